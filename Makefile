@@ -1,0 +1,30 @@
+# Everything on a fresh machine with Python 3.11 or newer: `make demo`, `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint bench clean
+
+# Each kind of environment is installed once, and again when pyproject.toml changes.
+.venv/.%: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) -e '.[$*]'
+	touch $@
+
+demo: .venv/.plot
+	$(BIN)/groundmetric demo --output demo
+
+test: .venv/.test
+	$(BIN)/python -m pytest
+
+lint: .venv/.lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# One core, one thread: ratios are measured side by side in one run.
+bench: .venv/.bench
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv benchmarks/.venv-ggml-ot benchmarks/work demo

@@ -1,0 +1,40 @@
+"""groundmetric: learn the ground metric of optimal transport from labels on distributions."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Where each public name lives. It is imported when it is first used, so that `import groundmetric` stays light.
+_HOME = {
+    "Distributions": "distributions",
+    "GroundMetric": "metric",
+    "GroundMetricLearner": "estimators",
+    "TransportKNeighborsClassifier": "estimators",
+    "pairwise_distances": "distances",
+    "kneighbors": "distances",
+}
+_MODULES = ("datasets", "transport", "learning")
+
+__all__ = ["__version__", *_HOME, *_MODULES]
+
+if TYPE_CHECKING:
+    from . import datasets, learning, transport
+    from .distances import kneighbors, pairwise_distances
+    from .distributions import Distributions
+    from .estimators import GroundMetricLearner, TransportKNeighborsClassifier
+    from .metric import GroundMetric
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,89 @@
+"""The synthetic families of the paper, in which the informative feature is known: feature 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ..distributions import Distributions
+
+
+def make_modes(
+    n_noise: int = 1,
+    noise_scale: float = 1000.0,
+    *,
+    class_means: Sequence[float] = (5.0, 10.0, 15.0),
+    offsets: Sequence[float] = tuple(1.5 + 3.0 * step for step in range(10)),
+    points_per_mode: int = 100,
+    spread: float = 1.5,
+    signal_scale: float = 1.25,
+    shared_signal: tuple[float, float] = (0.0, 40.0),
+    shared_noise: tuple[float, float] = (0.0, 50.0),
+    random_state: Any = None,
+) -> tuple[Distributions, np.ndarray]:
+    """Three-modal distributions of several classes that differ in one mode, along one feature.
+
+    Feature 0 is informative: in the centre mode it is normal around 10 + the class mean. The other features are
+    noise: in the centre mode they are uniform within 2.5 of 10 + the distribution's offset, and every class has the
+    same offsets. The two other modes are shared by all.
+
+    Parameters
+    ----------
+    n_noise, noise_scale : number of noise features, and the factor that they are multiplied by
+    class_means : one per class
+    offsets : one per distribution of a class
+    points_per_mode : points in each of the three modes
+    spread : standard deviation of the normal parts
+    signal_scale : factor of the informative feature
+    shared_signal, shared_noise : centres of the two shared modes along the informative and the noise features
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    D : Distributions, with `D.annotations["mode"]`: "centre", "low" or "high" for each point
+    y : array, the class of each distribution
+
+    >>> D, y = make_modes(random_state=0)
+    >>> D, sorted(set(y.tolist()))
+    (Distributions(30 distributions, 9000 points, 2 features), [0, 1, 2])
+    """
+    random = check_random_state(random_state)
+
+    def draw(class_mean: float, offset: float) -> np.ndarray:
+        centres = (10.0 + class_mean, *shared_signal)
+        signal = np.concatenate([random.normal(centre, spread, points_per_mode) for centre in centres])
+        size = (points_per_mode, n_noise)
+        noise = [random.uniform(7.5 + offset, 12.5 + offset, size)]
+        noise += [random.normal(centre, spread, size) for centre in shared_noise]
+        return np.column_stack([signal * signal_scale, np.vstack(noise) * noise_scale])
+
+    parts = [draw(mean, offset) for mean in class_means for offset in offsets]
+    names = [f"class {c}, offset {offset:g}" for c in range(len(class_means)) for offset in offsets]
+    modes = np.tile(np.repeat(["centre", "low", "high"], points_per_mode), len(parts))
+    features = ["signal"] + [f"noise {k}" for k in range(1, n_noise + 1)]
+    groups = np.repeat(names, 3 * points_per_mode)
+    D = Distributions(np.vstack(parts), groups, features=features, annotations={"mode": modes})
+    return D, np.repeat(np.arange(len(class_means)), len(offsets))
+
+
+def synth_2d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
+    """The paper's Synth 2D: one noise feature, a thousand times larger than the informative one.
+
+    >>> D, y = synth_2d(random_state=0)
+    >>> D.shape, D.features
+    ((30, 2), ['signal', 'noise 1'])
+    """
+    return make_modes(1, 1000.0, random_state=random_state)
+
+
+def synth_200d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
+    """The paper's Synth 200D: 199 noise features on the scale of the informative one.
+
+    >>> D, y = synth_200d(random_state=0)
+    >>> D.shape
+    (30, 200)
+    """
+    return make_modes(199, 1.0, random_state=random_state)

@@ -1,0 +1,285 @@
+"""Distributions: many weighted point sets over one feature space, ready to be sliced like an array."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+
+class Distributions:
+    """A cohort of distributions: patients as sets of cells, documents as sets of words, shapes as sets of points.
+
+    Parameters
+    ----------
+    points : array or sparse matrix of shape (n_points, n_features)
+        All points of all distributions, in any row order. float32 stays float32, everything else becomes float64.
+    groups : sequence of length n_points
+        Which distribution each point belongs to: any hashable values.
+    weights : sequence of length n_points, optional
+        Mass of each point, scaled so that every distribution has mass 1. Default: equal masses.
+    features : sequence of str, optional
+        Names of the features; taken from the columns where `points` is a data frame.
+    annotations : dict of str to sequences of length n_points, optional
+        What else is known of each point (a cell's type, say); not used in learning, kept through slicing.
+
+    Attributes
+    ----------
+    names : list
+        The groups, in the order in which they first appear; labels go with this order.
+    points : array or CSR matrix
+        The points, those of one distribution in consecutive rows.
+    bounds : array of shape (n_distributions + 1,)
+        Distribution d has the rows ``bounds[d]:bounds[d + 1]`` of `points`.
+    weights : array of shape (n_points,)
+        Masses; those of one distribution sum to 1.
+    order : array of shape (n_points,)
+        Where each row of `points` stood in the input.
+    features : list of str or None
+    annotations : dict of arrays
+        In the order of `points`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0, 1.0], [5.0, 5.0], [2.0, 3.0]], groups=["ann", "bob", "ann"])
+    >>> D.names, D.sizes.tolist()
+    (['ann', 'bob'], [2, 1])
+    >>> D[[1, 0]].names
+    ['bob', 'ann']
+    """
+
+    def __init__(
+        self,
+        points: Any,
+        groups: Iterable[Hashable],
+        *,
+        weights: Any = None,
+        features: Sequence[str] | None = None,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        if features is None and hasattr(points, "columns"):
+            features = [str(column) for column in points.columns]
+        points = _as_points(points)
+        names, codes = _number_groups(groups)
+        if codes.size != points.shape[0]:
+            raise ValueError(f"groups has {codes.size} entries for {points.shape[0]} points: one is needed per point")
+        if points.shape[0] == 0:
+            raise ValueError("no points: at least one distribution with one point is needed")
+        sizes = np.bincount(codes, minlength=len(names))
+        order = np.arange(codes.size)
+        if np.any(np.diff(codes) < 0):  # points already together are not copied
+            order = np.argsort(codes, kind="stable")
+            points = points[order]
+        self.names: list = names
+        self.points = points
+        self.order = order
+        self.bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self.features = _check_features(features, points.shape[1])
+        self._check_finite()
+        self.weights, self.uniform = self._normalise(weights)
+        self.annotations = {key: self._per_point(key, values) for key, values in (annotations or {}).items()}
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Sequence[Any], names: Sequence[Hashable] | None = None, *, features: Sequence[str] | None = None
+    ) -> Distributions:
+        """One distribution per array of shape (n_points, n_features); named 0, 1, 2, … unless `names` are given.
+
+        >>> import numpy as np
+        >>> len(Distributions.from_arrays([np.zeros((3, 2)), np.ones((5, 2))]))
+        2
+        """
+        names = list(range(len(arrays))) if names is None else list(names)
+        if len(names) != len(arrays):
+            raise ValueError(f"{len(names)} names for {len(arrays)} arrays: one is needed per array")
+        if len(set(names)) < len(names):
+            raise ValueError("names are not unique: each array is a distribution of its own")
+        arrays = [_as_points(array) for array in arrays]
+        widths = {array.shape[1] for array in arrays}
+        if len(widths) > 1:
+            raise ValueError(f"arrays have {sorted(widths)} features: all need the same")
+        for name, array in zip(names, arrays, strict=True):
+            if array.shape[0] == 0:
+                raise ValueError(f"distribution {name!r} is empty: drop it or give it at least one point")
+        if not arrays:
+            raise ValueError("no arrays: at least one distribution with one point is needed")
+        stack = sparse.vstack(arrays, format="csr") if any(map(sparse.issparse, arrays)) else np.vstack(arrays)
+        groups = [name for name, array in zip(names, arrays, strict=True) for _ in range(array.shape[0])]
+        return cls(stack, groups, features=features)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of points of each distribution."""
+        return np.diff(self.bounds)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(number of distributions, number of features), so that scikit-learn counts and slices distributions."""
+        return len(self.names), self.points.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, indices: Any) -> Distributions:
+        """The distributions at these places (integers, a slice or a boolean mask), in that order."""
+        if isinstance(indices, tuple):  # scikit-learn asks for X[indices, ...]
+            indices = indices[0]
+        chosen = np.atleast_1d(np.arange(len(self))[indices])
+        rows = self._rows(chosen)
+        part = object.__new__(Distributions)
+        part.names = [self.names[d] for d in chosen]
+        part.points = self.points[rows]
+        part.order = self.order[rows]
+        part.bounds = np.concatenate([[0], np.cumsum(self.sizes[chosen])])
+        part.features = self.features
+        part.weights = self.weights[rows]
+        part.uniform = self.uniform[chosen]
+        part.annotations = {key: values[rows] for key, values in self.annotations.items()}
+        return part
+
+    def __repr__(self) -> str:
+        return f"Distributions({len(self)} distributions, {self.points.shape[0]} points, {self.shape[1]} features)"
+
+    def with_mass(self) -> Distributions:
+        """The same distributions without the points that weigh nothing (below 2⁻⁶⁰): they take no part in transport."""
+        keep = np.flatnonzero(self.weights >= 2.0**-60)
+        if keep.size == self.weights.size:
+            return self
+        part = self[:]
+        owner = np.repeat(np.arange(len(self)), self.sizes)[keep]
+        part.points, part.order, part.weights = self.points[keep], self.order[keep], self.weights[keep]
+        part.bounds = np.searchsorted(owner, np.arange(len(self) + 1))
+        part.annotations = {key: values[keep] for key, values in self.annotations.items()}
+        return part
+
+    def means(self) -> np.ndarray:
+        """Mean point of each distribution, (n_distributions, n_features)."""
+        owner = np.repeat(np.arange(len(self)), self.sizes)
+        averaging = sparse.csr_matrix((self.weights, (owner, np.arange(owner.size))), (len(self), owner.size))
+        means = averaging @ self.points
+        return np.asarray(means.todense() if sparse.issparse(means) else means, dtype=np.float64)
+
+    def _rows(self, chosen: np.ndarray) -> slice | np.ndarray:
+        """Rows of the chosen distributions; a slice where they are consecutive, so that nothing is copied."""
+        if chosen.size and np.all(np.diff(chosen) == 1):
+            return slice(self.bounds[chosen[0]], self.bounds[chosen[-1] + 1])
+        parts = [np.arange(self.bounds[d], self.bounds[d + 1]) for d in chosen]
+        return np.concatenate(parts) if parts else np.empty(0, np.intp)
+
+    def _per_point(self, key: str, values: Any) -> np.ndarray:
+        """An input with one entry per point, in the order of `points`."""
+        values = np.asarray(values)
+        if values.shape != (self.order.size,):
+            raise ValueError(f"{key} has shape {values.shape} for {self.order.size} points: one is needed per point")
+        return values[self.order]
+
+    def _name_of_row(self, row: int) -> Hashable:
+        return self.names[int(np.searchsorted(self.bounds, row, side="right")) - 1]
+
+    def _check_finite(self) -> None:
+        where = _first_not_finite(self.points)
+        if where is None:
+            return
+        row, column = where
+        feature = f"feature {self.features[column]!r}" if self.features else f"feature {column}"
+        raise ValueError(
+            f"points contain NaN or infinity: {self.points[row, column]} at row {self.order[row]}, {feature}, of "
+            f"distribution {self._name_of_row(row)!r}; drop the point or fill the value"
+        )
+
+    def _normalise(self, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Masses that sum to 1 in every distribution, and which distributions have equal masses."""
+        starts, sizes = self.bounds[:-1], self.sizes
+        if weights is None:
+            return np.repeat(1.0 / sizes, sizes), np.ones(len(self), bool)
+        weights = self._per_point("weights", weights).astype(np.float64)
+        bad = ~np.isfinite(weights) | (weights < 0)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ValueError(
+                f"weights must be finite and not negative: {weights[row]} at row {self.order[row]} of distribution "
+                f"{self._name_of_row(row)!r}"
+            )
+        totals = np.add.reduceat(weights, starts)
+        if not np.all(totals > 0):
+            name = self.names[int(np.argmin(totals > 0))]
+            raise ValueError(f"distribution {name!r} has zero total weight: drop it or give one of its points a mass")
+        uniform = np.maximum.reduceat(weights, starts) == np.minimum.reduceat(weights, starts)
+        return weights / np.repeat(totals, sizes), uniform
+
+
+def as_distributions(X: Any) -> Distributions:
+    """X itself, or every row of a 2-D array as a distribution of one point."""
+    if isinstance(X, Distributions):
+        return X
+    points = _as_points(X)
+    return Distributions(points, np.arange(points.shape[0]))
+
+
+def _as_points(points: Any) -> Any:
+    """A 2-D float array or CSR matrix, float32 or float64; copied only where it has to be."""
+    if isinstance(points, Distributions):
+        raise TypeError("points are Distributions already: pass them on as they are")
+    points = points.tocsr() if sparse.issparse(points) else np.asarray(points)
+    if points.ndim != 2:
+        raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
+    if points.shape[1] == 0:
+        raise ValueError("points have 0 features: at least one is needed")
+    if points.dtype in (np.float32, np.float64):
+        return points if sparse.issparse(points) else np.ascontiguousarray(points)
+    if np.issubdtype(points.dtype, np.complexfloating):
+        raise ValueError("Complex data not supported: points must be real numbers")
+    try:
+        return points.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"points must be numbers, but the array has dtype {points.dtype}: {error}") from None
+
+
+def _number_groups(groups: Iterable[Hashable]) -> tuple[list, np.ndarray]:
+    """Names in order of first appearance, and the place of each entry's name in that list."""
+    array = groups if isinstance(groups, np.ndarray) else None
+    if array is None and hasattr(groups, "to_numpy"):  # pandas
+        array = groups.to_numpy()
+    if array is not None and array.ndim != 1:
+        raise ValueError(f"groups has shape {array.shape}: expected one entry per point")
+    if array is not None and array.dtype != object:
+        values, first, codes = np.unique(array, return_index=True, return_inverse=True)
+        rank = np.empty(values.size, np.intp)
+        rank[np.argsort(first)] = np.arange(values.size)
+        names, codes = values[np.argsort(first)].tolist(), rank[codes]
+    else:
+        place: dict[Hashable, int] = {}
+        codes = np.fromiter((place.setdefault(group, len(place)) for group in groups), np.intp)
+        names = list(place)
+    for name in names:
+        if name is None or name != name:
+            raise ValueError(f"groups contain a missing value ({name!r}): every point needs a distribution")
+    return names, codes
+
+
+def _check_features(features: Sequence[str] | None, n_features: int) -> list[str] | None:
+    if features is None:
+        return None
+    features = [str(feature) for feature in features]
+    if len(features) != n_features:
+        raise ValueError(f"{len(features)} feature names for {n_features} features: one is needed per column")
+    return features
+
+
+def _first_not_finite(points: Any) -> tuple[int, int] | None:
+    """Row and column of the first NaN or infinity, looking at blocks of rows so that no large mask is made."""
+    stored = points.data if sparse.issparse(points) else points
+    # A sum is finite unless an entry is not, or the sum overflows: only then is it worth looking closer.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(stored, dtype=np.float64)):
+            return None
+    for low in range(0, points.shape[0], 4096):
+        block = points[low : low + 4096]
+        block = block.toarray() if sparse.issparse(block) else block
+        if not np.isfinite(block).all():
+            row, column = np.argwhere(~np.isfinite(block))[0]
+            return low + int(row), int(column)
+    return None

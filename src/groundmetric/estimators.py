@@ -1,0 +1,466 @@
+"""scikit-learn estimators: the metric learner, and a classifier by nearest distributions."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm import tqdm
+
+from .distances import kneighbors, warn_of_pivot_limit
+from .distributions import Distributions, as_distributions
+from .learning.penalties import resolve_penalty
+from .learning.training import Outcome, Settings, train
+from .metric import GroundMetric
+from .parallel import Threads
+
+
+class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Learn the ground metric of optimal transport from labels on distributions (GGML, Kühn & Schaub 2025).
+
+    Finds W such that, with d(x, y) = |W(x - y)| between points, distributions of one class are nearer to each other in
+    Wasserstein distance than to distributions of other classes, by a margin. Every transport problem is solved
+    exactly, and the gradient is exact.
+
+    Units do not matter: features are standardised inside (and the scale folded back into W), the margin is measured in
+    units of the mean distance at the start, and the penalty in units of its value there.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Rows of W (the rank k). None: 5, or the number of features where that is less.
+    margin : float
+        By how much other classes should be farther away (α), in units of the mean distance at the start.
+    penalty : {"l2", "l2_squared", "l1", "group", "nuclear"}, None or an object with ``value`` and ``gradient``
+        On the components for standardised features: Frobenius norm, its square, sum of absolute values, sum of the
+        features' norms, sum of singular values. See `groundmetric.learning`.
+    strength : float
+        Weight of the penalty (λ); 1 makes it as large at the start as a violation by one mean distance.
+    n_neighbors : int
+        Neighbours (t) per anchor and class: t² (C - 1) triplets for every distribution.
+    neighbors : {"random", "nearest"}
+        How they are chosen: once at random, or those nearest under the present metric, every `refresh` epochs.
+    refresh : int
+        Epochs between two choices of the nearest neighbours.
+    init : {"discriminant", "random"} or array of shape (n_components, n_features)
+        Where W starts: at a linear discriminant of the distributions' means, at random, or as given.
+    learning_rate : float
+        Step of Adam; falls to 0 over `max_epochs` along half a cosine.
+    max_epochs : int
+    batch_size : int
+        Triplets per step, about: all triplets of an anchor stay together, because they share distances.
+    tol, patience : float, int
+        Stop when the loss has not fallen by `tol` times the margin for `patience` epochs.
+    validation_fraction : float
+        Share of the distributions of each class that is held out to watch for overfitting: training stops when their
+        loss no longer falls, and the best W is kept. 0: the training loss is watched.
+    n_restarts : int
+        Runs from different starts and triplets, of which the one with the lowest loss is kept.
+    n_jobs : int or None
+        Threads; None means one, -1 one per core. The result is the same for any number.
+    memory : float
+        Megabytes that may be spent on remembering where each pair's last solve ended.
+    max_pivots : int or None
+        Limit of simplex steps per pair; a warning says if it was reached.
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows a progress bar where there is a terminal.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features), W for the features as given
+    metric_ : GroundMetric
+    history_ : dict of arrays with an entry per epoch: loss, penalty, active (share of triplets within the margin), solved
+        and saved (pairs), pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient
+    n_iter_ : epochs done
+    converged_ : whether the loss stopped falling before `max_epochs`
+    loss_ : last loss with penalty (held-out loss where there is one), in units of the mean distance at the start
+    classes_ : array of labels
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> learner = gm.GroundMetricLearner(max_epochs=20, random_state=0).fit(D, y)
+    >>> learner.metric_.importance().round(2).tolist()
+    [1.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        margin: float = 1.0,
+        penalty: Any = "l2",
+        strength: float = 0.1,
+        n_neighbors: int = 3,
+        neighbors: str = "random",
+        refresh: int = 5,
+        init: Any = "discriminant",
+        learning_rate: float = 0.01,
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        tol: float = 1e-3,
+        patience: int = 10,
+        validation_fraction: float = 0.0,
+        n_restarts: int = 1,
+        n_jobs: int | None = None,
+        memory: float = 1000.0,
+        max_pivots: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.margin = margin
+        self.penalty = penalty
+        self.strength = strength
+        self.n_neighbors = n_neighbors
+        self.neighbors = neighbors
+        self.refresh = refresh
+        self.init = init
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.tol = tol
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.n_restarts = n_restarts
+        self.n_jobs = n_jobs
+        self.memory = memory
+        self.max_pivots = max_pivots
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> GroundMetricLearner:
+        """Learn from Distributions with a label each, or from points.
+
+        Parameters
+        ----------
+        X : Distributions, or array or sparse matrix of points
+        y : labels: one per distribution, or one per row of an array
+        groups : for an array: which distribution each row belongs to. Without, every row is a distribution of its own,
+            and this is metric learning on points.
+        """
+        D, labels = self._check_data(X, y, groups)
+        settings = self._check_settings(D)
+        random = check_random_state(self.random_state)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self._check_classes(D, codes)
+        centre, variance = _feature_moments(D)
+        scale = np.where(variance > 0, np.sqrt(variance), 1.0)
+        held_out = _hold_out(codes, self.validation_fraction, random)
+        runs = self._run_all(D, codes, settings, centre, scale, held_out, random)
+        best = min(runs, key=lambda run: run.loss)
+        self._keep(best, settings, scale, variance, D)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Points (or the points of Distributions) in the learned space, (n_points, n_components)."""
+        check_is_fitted(self)
+        if not isinstance(X, Distributions):
+            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return self.metric_.project(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_data(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, np.ndarray]:
+        """Distributions and a label for each."""
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
+        if isinstance(X, Distributions):
+            if groups is not None:
+                raise ValueError("groups are given, but X are Distributions, which are grouped already")
+            self.n_features_in_ = X.shape[1]
+            if X.features is not None:
+                self.feature_names_in_ = np.array(X.features, dtype=object)
+            return X.with_mass(), _check_labels(y, len(X))
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=False
+        )
+        labels = _check_labels(y, X.shape[0])
+        if groups is None:
+            return Distributions(X, np.arange(X.shape[0]), features=self._feature_names()), labels
+        D = Distributions(X, groups, features=self._feature_names())
+        return D.with_mass(), _labels_of_groups(D, labels)
+
+    def _feature_names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    def _check_settings(self, D: Distributions) -> Settings:
+        n_features = D.shape[1]
+        k = min(5, n_features) if self.n_components is None else self.n_components
+        _check_number("n_components", k, low=1, whole=True)
+        if k > n_features:
+            raise ValueError(f"n_components is {k}, but there are only {n_features} features: give at most that many")
+        for name in ("n_neighbors", "refresh", "max_epochs", "batch_size", "patience", "n_restarts"):
+            _check_number(name, getattr(self, name), low=1, whole=True)
+        for name in ("margin", "learning_rate"):
+            _check_number(name, getattr(self, name), low=0.0, above=True)
+        for name in ("strength", "tol", "validation_fraction", "memory"):
+            _check_number(name, getattr(self, name), low=0.0)
+        if self.validation_fraction >= 1.0:
+            raise ValueError(f"validation_fraction is {self.validation_fraction}: expected a share below 1")
+        if self.max_pivots is not None:
+            _check_number("max_pivots", self.max_pivots, low=1, whole=True)
+        if self.neighbors not in ("random", "nearest"):
+            raise ValueError(f"neighbors is {self.neighbors!r}: expected 'random' or 'nearest'")
+        return Settings(
+            n_components=int(k),
+            margin=float(self.margin),
+            penalty=resolve_penalty(self.penalty),
+            strength=float(self.strength),
+            n_neighbors=int(self.n_neighbors),
+            neighbors=self.neighbors,
+            refresh=int(self.refresh),
+            init=self._check_init(k, n_features),
+            learning_rate=float(self.learning_rate),
+            max_epochs=int(self.max_epochs),
+            batch_size=int(self.batch_size),
+            tol=float(self.tol),
+            patience=int(self.patience),
+            memory=float(self.memory) * 1e6,
+            max_pivots=self.max_pivots,
+        )
+
+    def _check_init(self, k: int, n_features: int) -> Any:
+        if isinstance(self.init, str):
+            if self.init not in ("discriminant", "random"):
+                raise ValueError(f"init is {self.init!r}: expected 'discriminant', 'random' or an array")
+            return self.init
+        init = np.array(self.init, dtype=np.float64)
+        if init.shape != (k, n_features) or not np.isfinite(init).all():
+            raise ValueError(f"init has shape {init.shape}: expected finite numbers of shape {(k, n_features)}")
+        return init
+
+    def _check_classes(self, D: Distributions, codes: np.ndarray) -> None:
+        """There must be something to tell apart, and somebody to be near to."""
+        counts = np.bincount(codes)
+        if counts.size < 2:
+            raise ValueError(f"all distributions have one class ({self.classes_[0]!r}): at least two are needed")
+        if counts.max() < 2:
+            raise ValueError(
+                "every class has a single distribution: no triplet can be formed; at least one class needs two"
+            )
+        for place in np.flatnonzero(counts == 1):
+            name = D.names[int(np.flatnonzero(codes == place)[0])]
+            warnings.warn(
+                f"class {self.classes_[place]!r} has a single distribution ({name!r}): others are kept away from it, "
+                "but it is not an anchor itself",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _run_all(
+        self,
+        D: Distributions,
+        codes: np.ndarray,
+        settings: Settings,
+        centre: np.ndarray,
+        scale: np.ndarray,
+        held_out: np.ndarray,
+        random: np.random.RandomState,
+    ) -> list[Outcome]:
+        runs: list[Outcome] = []
+        total = settings.max_epochs * self.n_restarts
+        with (
+            Threads(self.n_jobs) as threads,
+            tqdm(
+                total=total, desc="learning", unit="epoch", disable=None if self.verbose else True, leave=False
+            ) as bar,
+        ):
+
+            def show(history: dict[str, list]) -> None:
+                bar.set_postfix(loss=f"{history['loss'][-1]:.3f}", active=f"{history['active'][-1]:.0%}", refresh=False)
+                bar.update()
+
+            for _ in range(self.n_restarts):
+                run = train(
+                    D,
+                    codes,
+                    settings,
+                    scale=scale,
+                    centre=centre,
+                    held_out=held_out,
+                    threads=threads,
+                    random=random,
+                    on_epoch=show,
+                )
+                runs.append(run)
+                if run.interrupted:
+                    break
+        return runs
+
+    def _keep(
+        self, run: Outcome, settings: Settings, scale: np.ndarray, variance: np.ndarray, D: Distributions
+    ) -> None:
+        self.components_ = run.W / scale
+        self.metric_ = GroundMetric(self.components_, self._feature_names(), variances=variance)
+        self.history_ = {name: np.array(values) for name, values in run.history.items()}
+        self.n_iter_ = len(run.history["loss"])
+        self.loss_ = run.loss
+        self.converged_ = run.converged
+        if run.interrupted:
+            warnings.warn(
+                f"interrupted after {self.n_iter_} of {settings.max_epochs} epochs: what was learned so far is kept",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        warn_of_pivot_limit(run.stopped_pivoting)
+
+
+class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
+    """Classify a distribution by the labels of the distributions nearest to it in exact Wasserstein distance.
+
+    Parameters
+    ----------
+    n_neighbors : int
+    metric : GroundMetric, the name of a distance between points, or a GroundMetricLearner
+        A learner is fitted to the training data first, so that its parameters can be searched together with these
+        (``metric__strength``, …).
+    weights : {"distance", "uniform"}
+        Whether nearer neighbours count more, by one over the distance.
+    n_jobs : int or None
+
+    Attributes
+    ----------
+    classes_ : array of labels
+    metric_ : the metric that is used
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> learner = gm.GroundMetricLearner(max_epochs=20, random_state=0)
+    >>> classifier = gm.TransportKNeighborsClassifier(metric=learner).fit(D[::2], y[::2])
+    >>> float(classifier.score(D[1::2], y[1::2]))
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        metric: Any = "euclidean",
+        weights: str = "distance",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.weights = weights
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any) -> TransportKNeighborsClassifier:
+        """Keep the training distributions; fit the metric first where it is a learner."""
+        D = as_distributions(X)
+        labels = _check_labels(y, len(D))
+        _check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
+        if self.n_neighbors > len(D):
+            raise ValueError(f"n_neighbors is {self.n_neighbors}, but there are only {len(D)} distributions")
+        if self.weights not in ("distance", "uniform"):
+            raise ValueError(f"weights is {self.weights!r}: expected 'distance' or 'uniform'")
+        self.classes_, self._codes = np.unique(labels, return_inverse=True)
+        self.metric_ = clone(self.metric).fit(D, labels).metric_ if hasattr(self.metric, "fit") else self.metric
+        self._train = D
+        self.n_features_in_ = D.shape[1]
+        return self
+
+    def kneighbors(self, X: Any = None, n_neighbors: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Distances and places of the nearest training distributions (X None: of each one's nearest others)."""
+        check_is_fitted(self, "classes_")
+        count = self.n_neighbors if n_neighbors is None else n_neighbors
+        query, among = (self._train, None) if X is None else (as_distributions(X), self._train)
+        return kneighbors(query, among, count, self.metric_, n_jobs=self.n_jobs)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Share of the neighbours' votes for each class, (n_distributions, n_classes)."""
+        distances, places = self.kneighbors(X)
+        if self.weights == "uniform":
+            votes = np.ones_like(distances)
+        else:
+            coincide = distances == 0.0
+            with np.errstate(divide="ignore"):
+                votes = np.where(coincide.any(axis=1, keepdims=True), coincide, 1.0 / distances)
+        shares = np.stack([(votes * (self._codes[places] == c)).sum(axis=1) for c in range(self.classes_.size)], axis=1)
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with most votes for each distribution."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def _check_labels(y: Any, size: int) -> np.ndarray:
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.size != size:
+        raise ValueError(f"y has shape {labels.shape}, but a label is needed for each of {size}")
+    if labels.dtype == object and any(label is None or label != label for label in labels):
+        raise ValueError("y contains a missing label: drop the distribution or label it")
+    check_classification_targets(labels)
+    return labels
+
+
+def _labels_of_groups(D: Distributions, labels: np.ndarray) -> np.ndarray:
+    """One label per distribution from one per row; they must agree."""
+    by_point = labels[D.order]
+    first = by_point[D.bounds[:-1]]
+    differs = np.flatnonzero(by_point != np.repeat(first, D.sizes))
+    if differs.size:
+        d = int(np.searchsorted(D.bounds, differs[0], side="right")) - 1
+        found = sorted(set(by_point[D.bounds[d] : D.bounds[d + 1]].tolist()))
+        raise ValueError(f"group {D.names[d]!r} has labels {found}: a distribution needs exactly one")
+    return first
+
+
+def _check_number(name: str, value: Any, *, low: float, above: bool = False, whole: bool = False) -> None:
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not (value > low if above else value >= low):
+        what = "a whole number" if whole else "a number"
+        raise ValueError(f"{name} is {value!r}: expected {what} {'above' if above else 'of at least'} {low:g}")
+
+
+def _feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every feature over all points, in float64, without a copy of the points."""
+    points = D.points
+    if sparse.issparse(points):
+        from sklearn.utils.sparsefuncs import mean_variance_axis
+
+        mean, variance = mean_variance_axis(points, axis=0)
+        return mean.astype(np.float64), variance.astype(np.float64)
+    mean = points.mean(axis=0, dtype=np.float64)
+    total = np.zeros(points.shape[1])
+    for low in range(0, points.shape[0], 4096):
+        centred = points[low : low + 4096] - mean
+        total += np.einsum("pf,pf->f", centred, centred)
+    variance = total / points.shape[0]
+    # A constant feature must come out as constant, although its mean is rounded.
+    variance[variance <= (1e-14 * np.abs(mean)) ** 2] = 0.0
+    return mean, variance
+
+
+def _hold_out(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
+    """Marks a share of every class, at most all but two of its distributions."""
+    held_out = np.zeros(codes.size, bool)
+    if fraction > 0.0:
+        for c in np.unique(codes):
+            members = random.permutation(np.flatnonzero(codes == c))
+            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
+        if not held_out.any():
+            raise ValueError("validation_fraction leaves nothing to hold out: no class has three distributions")
+    return held_out

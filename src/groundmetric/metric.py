@@ -1,0 +1,232 @@
+"""The ground metric itself: d(x, y) = |W(x - y)|."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .distributions import Distributions
+from .point_distances import euclidean
+
+# Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
+_BLOCK = 8192
+
+
+class GroundMetric:
+    """A Mahalanobis distance d(x, y) = |W(x - y)| between points, given by its components W.
+
+    Parameters
+    ----------
+    components : array of shape (n_components, n_features)
+        The matrix W; M = WᵀW.
+    features : sequence of str, optional
+    variances : array of shape (n_features,), optional
+        Variance of each feature in the training data, which makes `importance` independent of units.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> metric = gm.GroundMetric([[2.0, 0.0]], features=["height", "noise"])
+    >>> metric.project([[1.0, 7.0], [2.0, 3.0]]).tolist()
+    [[2.0], [4.0]]
+    >>> metric.importance().tolist()
+    [1.0, 0.0]
+    """
+
+    def __init__(self, components: Any, features: Sequence[str] | None = None, *, variances: Any = None) -> None:
+        components = np.array(components, dtype=np.float64)
+        if components.ndim != 2 or 0 in components.shape:
+            raise ValueError(f"components have shape {components.shape}: expected (n_components, n_features)")
+        if not np.isfinite(components).all():
+            raise ValueError("components contain NaN or infinity")
+        self.components = components
+        self.features = None if features is None else [str(feature) for feature in features]
+        self.variances = None if variances is None else np.array(variances, dtype=np.float64)
+        for name, values in (("feature names", self.features), ("variances", self.variances)):
+            if values is not None and len(values) != self.n_features:
+                raise ValueError(f"{len(values)} {name} for components of {self.n_features} features")
+
+    @classmethod
+    def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
+        """The Euclidean metric: W is the identity."""
+        return EuclideanMetric(n_features, features)
+
+    @property
+    def n_features(self) -> int:
+        return self.components.shape[1]
+
+    @property
+    def n_components(self) -> int:
+        return self.components.shape[0]
+
+    def project(self, points: Any) -> np.ndarray:
+        """Points in the learned space, (n_points, n_components): there, the metric is the Euclidean distance.
+
+        Takes an array, a sparse matrix, a data frame or Distributions (then in the order of their `points`).
+        """
+        points = self._check_points(points)
+        if sparse.issparse(points):
+            return np.asarray(points @ self.components.T, dtype=np.float64)
+        if points.dtype == np.float64:
+            return points @ self.components.T
+        z = np.empty((points.shape[0], self.n_components))
+        for low in range(0, z.shape[0], _BLOCK):
+            z[low : low + _BLOCK] = points[low : low + _BLOCK].astype(np.float64) @ self.components.T
+        return z
+
+    def check_features(self, points: Any) -> None:
+        """Raise unless the points (array, data frame or Distributions) have the features that the metric is for."""
+        n_features = points.shape[1] if len(getattr(points, "shape", ())) == 2 else self.n_features
+        if n_features != self.n_features:
+            raise ValueError(f"points have {n_features} features, but the metric was made for {self.n_features}")
+        named = getattr(points, "features", None)
+        if named is None and hasattr(points, "columns"):
+            named = [str(column) for column in points.columns]
+        if named is not None and self.features is not None and list(named) != self.features:
+            at = next(k for k, (x, y) in enumerate(zip(named, self.features, strict=True)) if x != y)
+            raise ValueError(
+                f"points have other features than the metric: feature {at} is {named[at]!r}, the metric has "
+                f"{self.features[at]!r}; bring the columns into the metric's order (`metric.features`)"
+            )
+
+    def _check_points(self, points: Any) -> Any:
+        self.check_features(points)
+        if isinstance(points, Distributions):
+            points = points.points
+        points = points.tocsr() if sparse.issparse(points) else np.asarray(points)
+        if points.ndim != 2:
+            raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
+        if points.shape[1] != self.n_features:
+            raise ValueError(f"points have {points.shape[1]} features, but the metric was made for {self.n_features}")
+        if not np.issubdtype(points.dtype, np.floating):
+            try:
+                points = points.astype(np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"points must be numbers, but the array has dtype {points.dtype}: {error}") from None
+        return points
+
+    def matrix(self) -> np.ndarray:
+        """The full matrix M = WᵀW, (n_features, n_features)."""
+        return self.components.T @ self.components
+
+    def importance(self, *, bare: bool = False) -> np.ndarray:
+        """How much each feature matters: the diagonal of M times the feature's training variance, summing to 1.
+
+        `bare=True` gives the diagonal of M itself. Without known variances (a metric made by hand) all count as 1.
+        """
+        diagonal = np.einsum("cf,cf->f", self.components, self.components)
+        if bare:
+            return diagonal
+        share = diagonal if self.variances is None else diagonal * self.variances
+        total = share.sum()
+        return share / total if total > 0 else np.full(share.size, 1.0 / share.size)
+
+    def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
+        """Something between this metric (weight 0) and another (weight 1), e.g. a learned and the Euclidean metric.
+
+        ``of="distances"``: (1 - weight) d + weight d', the paper's average. ``of="matrices"``: the Mahalanobis distance
+        of (1 - weight) M + weight M'.
+
+        >>> import groundmetric as gm
+        >>> between = gm.GroundMetric([[3.0, 0.0]]).blend(gm.GroundMetric.euclidean(2), 0.5)
+        >>> between.distances([[0.0, 0.0]], [[1.0, 0.0]]).tolist()
+        [[2.0]]
+        """
+        if not 0.0 <= weight <= 1.0:
+            raise ValueError(f"weight is {weight}: expected a number from 0 (this metric) to 1 (the other)")
+        if other.n_features != self.n_features:
+            raise ValueError(f"the other metric has {other.n_features} features, this one {self.n_features}")
+        if of == "matrices":
+            stacked = np.vstack([np.sqrt(1.0 - weight) * self.components, np.sqrt(weight) * other.components])
+            return GroundMetric(stacked, self.features or other.features, variances=self.variances)
+        if of == "distances":
+            return BlendedMetric(self, other, weight)
+        raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        """Distances between points: all of `x` against all of `y` (or against themselves)."""
+        x = self.project(x)
+        return euclidean(x, x if y is None else self.project(y))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved."""
+        from .metric_files import write
+
+        write(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike) -> GroundMetric:
+        """Read a metric that `save` wrote."""
+        from .metric_files import read
+
+        return read(path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_components} components, {self.n_features} features)"
+
+
+class EuclideanMetric(GroundMetric):
+    """The Euclidean distance between points: W is the identity, which is never stored."""
+
+    def __init__(self, n_features: int, features: Sequence[str] | None = None) -> None:
+        if n_features < 1:
+            raise ValueError(f"n_features is {n_features}: at least one is needed")
+        self._n_features = int(n_features)
+        self.features = None if features is None else [str(feature) for feature in features]
+        self.variances = None
+
+    @property
+    def components(self) -> np.ndarray:  # type: ignore[override]
+        return np.eye(self._n_features)
+
+    @property
+    def n_features(self) -> int:
+        return self._n_features
+
+    @property
+    def n_components(self) -> int:
+        return self._n_features
+
+    def project(self, points: Any) -> np.ndarray:
+        points = self._check_points(points)
+        return points.toarray() if sparse.issparse(points) else points.astype(np.float64, copy=False)
+
+    def importance(self, *, bare: bool = False) -> np.ndarray:
+        return np.ones(self._n_features) if bare else np.full(self._n_features, 1.0 / self._n_features)
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        x = self._check_points(x)
+        return euclidean(x, x if y is None else self._check_points(y))
+
+
+class BlendedMetric(GroundMetric):
+    """The weighted average of two metrics' distances: a metric, but not a Mahalanobis distance."""
+
+    def __init__(self, one: GroundMetric, other: GroundMetric, weight: float) -> None:
+        self.one, self.other, self.weight = one, other, float(weight)
+        self.features = one.features or other.features
+        self.variances = one.variances
+
+    @property
+    def components(self) -> np.ndarray:  # type: ignore[override]
+        raise TypeError("an average of distances is no Mahalanobis distance: blend(..., of='matrices') gives one")
+
+    @property
+    def n_features(self) -> int:
+        return self.one.n_features
+
+    @property
+    def n_components(self) -> int:
+        return self.one.n_components + self.other.n_components
+
+    def project(self, points: Any) -> np.ndarray:
+        """Both projections side by side, weighted: the distance is the sum of the distances in the two parts."""
+        points = self._check_points(points)
+        return np.hstack([(1.0 - self.weight) * self.one.project(points), self.weight * self.other.project(points)])
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        return (1.0 - self.weight) * self.one.distances(x, y) + self.weight * self.other.distances(x, y)

@@ -1,0 +1,140 @@
+"""The single door to the exact solver: costs and masses in, a plan with its proof out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .masses import equal_masses, integer_masses
+from .plan import Basis, Plan, Status
+from .simplex import greedy_forest, optimise, shipping_cost
+
+
+def solve(
+    cost: Any, a: Any = None, b: Any = None, *, start: Basis | None = None, max_pivots: int | None = None
+) -> Plan:
+    """Exact optimal transport between the masses `a` and `b` at the given costs.
+
+    Parameters
+    ----------
+    cost : array of shape (n, m)
+    a, b : masses of the n sources and the m sinks, optional
+        Not negative, with equal sums. Default: equal masses that sum to 1.
+    start : Basis, optional
+        The basis of an earlier plan with the same masses: a short way to the new optimum when the costs have changed
+        little. It is not modified.
+    max_pivots : int, optional
+        Where to stop; the default is never reached in practice. `plan.status` says if it was.
+
+    Returns
+    -------
+    Plan
+
+    >>> import groundmetric as gm
+    >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]])
+    >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
+    (0.5, [0, 1], [0, 1])
+    >>> gm.transport.solve([[0.0, 3.0], [2.0, 1.0]], start=plan.basis).pivots
+    0
+    """
+    cost = _check_cost(cost)
+    units_a, units_b, total = _check_masses(a, b, cost.shape)
+    rows, cols = np.flatnonzero(units_a), np.flatnonzero(units_b)
+    whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
+    inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
+    n, m = inner.shape
+    parent, level = _first_basis(inner, units_a[rows], units_b[cols], start)
+    flow, u, v = np.empty(n + m + 1, np.int64), level, np.zeros(m)
+    limit = 2000 * (n + m) if max_pivots is None else max_pivots
+    pivots, optimal, feasible = optimise(inner, units_a[rows], units_b[cols], parent, flow, u, v, limit)
+    if not feasible:
+        raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
+    scale = total / units_a.sum()
+    tails, heads, shipped = _shipments(parent, flow, n)
+    return Plan(
+        value=float(shipping_cost(inner, parent, flow) * scale),
+        rows=rows[tails],
+        cols=cols[heads],
+        mass=shipped * scale,
+        potentials=(u, v) if whole and optimal else _feasible_potentials(cost, v, cols),
+        basis=Basis(parent, u.copy()),
+        status=Status.OPTIMAL if optimal else Status.PIVOT_LIMIT,
+        pivots=int(pivots),
+    )
+
+
+def _check_cost(cost: Any) -> np.ndarray:
+    cost = np.asarray(cost)
+    if cost.ndim != 2 or 0 in cost.shape:
+        raise ValueError(f"cost has shape {cost.shape}: expected (sources, sinks), at least one of each")
+    try:
+        # The solver is compiled for writable arrays in C order.
+        cost = np.require(cost, np.float64, ["C", "A", "W"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cost must be numbers, but the array has dtype {cost.dtype}: {error}") from None
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(cost.sum())
+    if suspect and not np.isfinite(cost).all():
+        i, j = np.argwhere(~np.isfinite(cost))[0]
+        raise ValueError(f"cost contains NaN or infinity: {cost[i, j]} at ({i}, {j}); use a large number to bar an arc")
+    return cost
+
+
+def _check_masses(a: Any, b: Any, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Masses in integer units that balance, and the total mass that all units together stand for."""
+    float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
+    a, b = _check_side(a, "a", shape[0]), _check_side(b, "b", shape[1])
+    total_a, total_b = float(a.sum()), float(b.sum())
+    if abs(total_a - total_b) > (1e-6 if float32 else 1e-9) * max(total_a, total_b):
+        raise ValueError(f"masses do not balance: a sums to {total_a!r}, b to {total_b!r}; scale them to the same sum")
+    if np.all(a == a[0]) and np.all(b == b[0]):
+        per_source, per_sink = equal_masses(*shape)
+        return np.full(shape[0], per_source, np.int64), np.full(shape[1], per_sink, np.int64), total_a
+    return integer_masses(a), integer_masses(b), total_a
+
+
+def _check_side(mass: Any, name: str, size: int) -> np.ndarray:
+    if mass is None:
+        return np.full(size, 1.0 / size)
+    mass = np.asarray(mass, dtype=np.float64)
+    if mass.shape != (size,):
+        raise ValueError(f"{name} has shape {mass.shape}, but cost asks for ({size},)")
+    bad = ~np.isfinite(mass) | (mass < 0)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise ValueError(f"{name}[{k}] is {mass[k]}: masses must be finite and not negative")
+    if mass.sum() <= 0:
+        raise ValueError(f"{name} sums to 0: at least one mass must be positive")
+    return mass
+
+
+def _first_basis(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None) -> tuple[np.ndarray, np.ndarray]:
+    n, m = cost.shape
+    if start is None:
+        parent = np.empty(n + m + 1, np.int32)
+        greedy_forest(cost, a, b, parent)
+        return parent, np.zeros(n)
+    if start.parent.size != n + m + 1 or start.level.size != n:
+        raise ValueError(
+            f"start is a basis of {start.level.size} × {start.parent.size - 1 - start.level.size} points with mass, "
+            f"but this problem has {n} × {m}"
+        )
+    return start.parent.copy(), start.level.copy()
+
+
+def _shipments(parent: np.ndarray, flow: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Senders, receivers and amounts of the arcs that carry flow, by sender and then receiver."""
+    used = np.flatnonzero(flow[:-1] > 0)
+    above = parent[used]
+    tails, heads = np.minimum(used, above), np.maximum(used, above) - n
+    order = np.lexsort((heads, tails))
+    return tails[order], heads[order], flow[used][order]
+
+
+def _feasible_potentials(cost: np.ndarray, v: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Potentials for every point from those of the sinks with mass: the largest that the costs allow."""
+    u = (cost[:, cols] - v).min(axis=1)
+    full = (cost - u[:, None]).min(axis=0)
+    full[cols] = v
+    return u, full

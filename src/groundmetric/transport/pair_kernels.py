@@ -1,0 +1,185 @@
+"""Compiled work on many pairs of distributions: each call does a whole list of pairs without the GIL.
+
+The bases of all pairs lie one behind the other in three long arrays; `offset[p]` says where pair p's begins.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from .costs import fill_distances
+from .line import line_pull, line_value
+from .masses import equal_masses
+from .simplex import greedy_forest, optimise, shipping_cost
+
+
+class Points(NamedTuple):
+    """Projected points of all distributions, and their masses."""
+
+    z: np.ndarray  # (n_points, n_components)
+    bounds: np.ndarray  # distribution d has the rows bounds[d]:bounds[d + 1]
+    units: np.ndarray  # int64 masses that sum to the same total in every distribution
+    shares: np.ndarray  # the same masses as floats that sum to 1
+    uniform: np.ndarray  # which distributions have equal masses
+
+
+class Bases(NamedTuple):
+    """Where each pair's last solve ended."""
+
+    offset: np.ndarray  # (n_pairs,) place in the arrays below; a pair of n and m points takes n + m + 1
+    parent: np.ndarray
+    flow: np.ndarray
+    level: np.ndarray
+    warm: np.ndarray  # (n_pairs,) bool: is there something to start from?
+
+
+class Answers(NamedTuple):
+    """What a solve writes, by pair."""
+
+    value: np.ndarray
+    pivots: np.ndarray
+    optimal: np.ndarray
+
+
+@numba.njit(nogil=True, cache=True)
+def move_points(d, z, points, means):
+    """Put distribution d's points to the places z, set its mean, and return how far its mass travelled on average."""
+    low = points.bounds[d]
+    means[d] = 0.0
+    travelled = 0.0
+    for i in range(z.shape[0]):
+        squared = 0.0
+        for c in range(z.shape[1]):
+            step = z[i, c] - points.z[low + i, c]
+            squared += step * step
+            points.z[low + i, c] = z[i, c]
+            means[d, c] += points.shares[low + i] * z[i, c]
+        travelled += points.shares[low + i] * math.sqrt(squared)
+    return travelled
+
+
+@numba.njit(nogil=True, cache=True)
+def _masses(points, d, other):
+    """Integer masses of distribution d when compared with `other`: small ones where both have equal masses."""
+    low, high = points.bounds[d], points.bounds[d + 1]
+    if points.uniform[d] and points.uniform[other]:
+        per_point, _ = equal_masses(high - low, points.bounds[other + 1] - points.bounds[other])
+        return np.full(high - low, per_point, np.int64)
+    return points.units[low:high].copy()
+
+
+@numba.njit(nogil=True, cache=True)
+def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers):
+    """Solve the pairs `todo` exactly, each from its own basis where it has one."""
+    for p in todo:
+        d, e = first[p], second[p]
+        x = points.z[points.bounds[d] : points.bounds[d + 1]]
+        y = points.z[points.bounds[e] : points.bounds[e + 1]]
+        n, m = x.shape[0], y.shape[0]
+        cost = buffer[: n * m].reshape(n, m)
+        fill_distances(x, y.T.copy(), cost)
+        a, b = _masses(points, d, e), _masses(points, e, d)
+        here = slice(bases.offset[p], bases.offset[p] + n + m + 1)
+        parent, flow = bases.parent[here], bases.flow[here]
+        level = bases.level[bases.offset[p] : bases.offset[p] + n]
+        if not bases.warm[p]:
+            greedy_forest(cost, a, b, parent)
+            level[:] = 0.0
+        limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
+        pivots, optimal, _ = optimise(cost, a, b, parent, flow, level, np.zeros(m), limit)
+        bases.warm[p] = True
+        answers.value[p] = shipping_cost(cost, parent, flow) / a.sum()
+        answers.pivots[p] = pivots
+        answers.optimal[p] = optimal
+
+
+@numba.njit(nogil=True, cache=True)
+def _length(z, i, j):
+    total = 0.0
+    for c in range(z.shape[1]):
+        step = z[i, c] - z[j, c]
+        total += step * step
+    return math.sqrt(total)
+
+
+@numba.njit(nogil=True, cache=True)
+def price_old_plans(todo, first, second, points, bases, values):
+    """What the plans of the last solves cost at the points' present places: an upper bound of each new value."""
+    for k in range(todo.size):
+        p = todo[k]
+        if not bases.warm[p]:
+            values[k] = np.inf
+            continue
+        start, end, n, nodes = _extent(p, first, second, points)
+        flow = bases.flow[bases.offset[p] : bases.offset[p] + nodes]
+        moved = 0.0
+        for x in range(nodes):
+            if flow[x] > 0:
+                i, j = _ends(x, bases.parent[bases.offset[p] + x], n, start, end)
+                moved += flow[x] * _length(points.z, i, j)
+        values[k] = moved / flow.sum()
+
+
+@numba.njit(nogil=True, cache=True)
+def _extent(p, first, second, points):
+    """First rows of both distributions of a pair, the first one's size, and the number of nodes."""
+    start, end = points.bounds[first[p]], points.bounds[second[p]]
+    n = points.bounds[first[p] + 1] - start
+    return start, end, n, n + points.bounds[second[p] + 1] - end
+
+
+@numba.njit(nogil=True, cache=True)
+def _ends(x, parent, n, start, end):
+    """Rows of the sender and the receiver of the arc between a node and its parent."""
+    return (start + x, end + parent - n) if x < n else (start + parent, end + x - n)
+
+
+@numba.njit(nogil=True, cache=True)
+def pull_on_points(todo, coefficient, first, second, points, bases, pull):
+    """Add each pair's coefficient times the gradient of its value with respect to the projected points.
+
+    Mass m sent over the step s costs m|s|, so it pulls its sender along m s/|s| and its receiver the other way. Points
+    that coincide pull nothing. The plan is optimal, so it may be held fixed (Danskin).
+    """
+    for k in range(todo.size):
+        p = todo[k]
+        start, end, n, nodes = _extent(p, first, second, points)
+        flow = bases.flow[bases.offset[p] : bases.offset[p] + nodes]
+        total = flow.sum()
+        for x in range(nodes):
+            if flow[x] == 0:
+                continue
+            i, j = _ends(x, bases.parent[bases.offset[p] + x], n, start, end)
+            length = _length(points.z, i, j)
+            if length > 0.0:
+                share = coefficient[k] * flow[x] / (total * length)
+                for c in range(points.z.shape[1]):
+                    force = share * (points.z[i, c] - points.z[j, c])
+                    pull[i, c] += force
+                    pull[j, c] -= force
+
+
+@numba.njit(nogil=True, cache=True)
+def solve_lines(todo, first, second, points, answers):
+    """The exact values of pairs whose points, sorted within each distribution, lie on a line."""
+    for p in todo:
+        d, e = first[p], second[p]
+        x = points.z[points.bounds[d] : points.bounds[d + 1], 0]
+        y = points.z[points.bounds[e] : points.bounds[e + 1], 0]
+        answers.value[p] = line_value(x, _masses(points, d, e), y, _masses(points, e, d))
+        answers.optimal[p] = True
+
+
+@numba.njit(nogil=True, cache=True)
+def pull_on_lines(todo, coefficient, first, second, points, pull):
+    """`pull_on_points` for pairs on a line."""
+    for k in range(todo.size):
+        d, e = first[todo[k]], second[todo[k]]
+        here, there = slice(points.bounds[d], points.bounds[d + 1]), slice(points.bounds[e], points.bounds[e + 1])
+        x, y = points.z[here, 0], points.z[there, 0]
+        a, b = _masses(points, d, e), _masses(points, e, d)
+        line_pull(x, a, y, b, coefficient[k], pull[here, 0], pull[there, 0])

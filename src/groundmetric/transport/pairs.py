@@ -1,0 +1,183 @@
+"""Exact transport between many pairs of distributions whose points move: the engine of learning and of distances."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+
+from ..parallel import Threads, in_batches
+from . import pair_kernels as kernels
+from .masses import Masses, integer_masses
+
+# A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds).
+_BATCH = 2e6
+
+
+class PairTransport:
+    """Exact transport values, and their gradients, for a fixed list of pairs of distributions.
+
+    Place the projected points with `move`, then ask. Every pair restarts from the basis that its last solve left, so
+    small moves are cheap. `upper` and `lower` bound the present values without a solve. The same answers come out for
+    any number of threads: a pair is solved by one thread, and sums over pairs are taken in order.
+
+    Parameters
+    ----------
+    masses : Masses of the distributions
+    first, second : arrays of shape (n_pairs,), the distributions of each pair
+    n_components : dimensions of the space that the points are moved in
+    threads : Threads
+    memory : float
+        Bytes that the kept bases may take; pairs beyond that start cold every time.
+    max_pivots : int or None
+    """
+
+    def __init__(
+        self,
+        masses: Masses,
+        first: np.ndarray,
+        second: np.ndarray,
+        n_components: int,
+        *,
+        threads: Threads,
+        memory: float = 2e9,
+        max_pivots: int | None = None,
+    ) -> None:
+        self.first, self.second = np.asarray(first, np.int64), np.asarray(second, np.int64)
+        self._threads = threads
+        self._max_pivots = -1 if max_pivots is None else int(max_pivots)
+        self._points = _place_points(masses, n_components)
+        self._place_bases(memory)
+        n_pairs, n_distributions = self.first.size, len(masses)
+        self.answers = kernels.Answers(np.full(n_pairs, np.nan), np.zeros(n_pairs, np.int64), np.ones(n_pairs, bool))
+        # How far each distribution has travelled so far, and had when each pair was last solved.
+        self._travel = np.zeros(n_distributions)
+        self._means = np.zeros((n_distributions, n_components))
+        self._travel_at_solve = np.full(n_pairs, np.inf)
+        self._local = threading.local()
+
+    def _place_bases(self, memory: float) -> None:
+        """Lay out the bases, those of the first pairs to be kept, the rest to be overwritten at every solve."""
+        sizes = np.diff(self._points.bounds)
+        self._nodes = sizes[self.first] + sizes[self.second] + 1
+        ends = np.cumsum(self._nodes)
+        bytes_per_node = 4 + 8 + 8
+        self._kept = ends * bytes_per_node <= memory
+        self._room = int(ends[self._kept][-1]) if self._kept.any() else 0
+        offset = np.where(self._kept, ends - self._nodes, -1)
+        self._bases = kernels.Bases(offset, *_node_arrays(self._room), np.zeros(self.first.size, bool))
+        self._work = (sizes[self.first] * sizes[self.second]).astype(np.float64)
+
+    def move(self, distribution: int, z: np.ndarray) -> None:
+        """Put the points of one distribution, (its size, n_components), to new places."""
+        self._travel[distribution] += kernels.move_points(distribution, z, self._points, self._means)
+
+    def move_all(self, z: np.ndarray) -> None:
+        """Put all points, (n_points, n_components), to new places."""
+        for d, (low, high) in enumerate(pairwise(self._points.bounds)):
+            self.move(d, z[low:high])
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all places by a factor: plans stay optimal, values follow."""
+        for quantity in (self._points.z, self._means, self._travel, self._travel_at_solve, self.answers.value):
+            quantity *= factor
+
+    def upper(self, which: np.ndarray) -> np.ndarray:
+        """Upper bounds of the present values: the last plans at the present costs."""
+        values = np.empty(which.size)
+        kernels.price_old_plans(which, self.first, self.second, self._points, self._bases, values)
+        return values
+
+    def lower(self, which: np.ndarray) -> np.ndarray:
+        """Lower bounds of the present values: the distance between means, and the last value less the travel since."""
+        d, e = self.first[which], self.second[which]
+        between_means = np.linalg.norm(self._means[d] - self._means[e], axis=1)
+        travelled = self._travel[d] + self._travel[e] - self._travel_at_solve[which]
+        last = np.where(self._bases.warm[which], self.answers.value[which] - travelled, 0.0)
+        return np.maximum(between_means, last)
+
+    def solve(self, which: np.ndarray) -> np.ndarray:
+        """Exact values of these pairs."""
+        self._make_room(which)
+        self._threads.map(
+            self._solve_batch, [which[b] for b in in_batches(self._work[which], self._threads.n_jobs, _BATCH)]
+        )
+        self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
+        return self.answers.value[which]
+
+    def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        """Gradient of ``coefficient @ solve(which)`` with respect to every point, (n_points, n_components).
+
+        The pairs must have been solved by the last `solve`.
+        """
+        pull = np.zeros_like(self._points.z)
+        kernels.pull_on_points(which, coefficient, self.first, self.second, self._points, self._bases, pull)
+        return pull
+
+    def _make_room(self, which: np.ndarray) -> None:
+        """Give the pairs that are not kept a place for the time until the next solve."""
+        passing = which[~self._kept[which]]
+        self._bases.warm[~self._kept] = False
+        if not passing.size:
+            return
+        ends = self._room + np.cumsum(self._nodes[passing])
+        self._bases.offset[passing] = ends - self._nodes[passing]
+        if ends[-1] > self._bases.parent.size:
+            longer = _node_arrays(int(ends[-1]))
+            for new, old in zip(longer, self._bases[1:4], strict=True):
+                new[: self._room] = old[: self._room]
+            self._bases = self._bases._replace(parent=longer[0], flow=longer[1], level=longer[2])
+
+    def _solve_batch(self, which: np.ndarray) -> None:
+        size = int(self._work[which].max())
+        buffer = getattr(self._local, "buffer", None)
+        if buffer is None or buffer.size < size:  # allocating costs for every pair anew would cost as much as filling
+            buffer = self._local.buffer = np.empty(size)
+        kernels.solve_pairs(
+            which, self.first, self.second, self._points, self._bases, self._max_pivots, buffer, self.answers
+        )
+
+
+class LineTransport(PairTransport):
+    """`PairTransport` for one component: sorting solves a pair, so there is nothing to keep and nothing to bound."""
+
+    def _place_bases(self, memory: float) -> None:
+        super()._place_bases(0.0)
+
+    def solve(self, which: np.ndarray) -> np.ndarray:
+        self._sort()
+        kernels.solve_lines(which, self.first, self.second, self._sorted, self.answers)
+        return self.answers.value[which]
+
+    def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        in_order = np.zeros_like(self._sorted.z)
+        kernels.pull_on_lines(which, coefficient, self.first, self.second, self._sorted, in_order)
+        pull = np.empty_like(in_order)
+        pull[self._order] = in_order
+        return pull
+
+    def _sort(self) -> None:
+        points = self._points
+        owner = np.repeat(np.arange(points.bounds.size - 1), np.diff(points.bounds))
+        self._order = np.lexsort((points.z[:, 0], owner))
+        self._sorted = points._replace(z=points.z[self._order], units=points.units[self._order])
+
+
+def pair_transport(
+    masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, **options
+) -> PairTransport:
+    """The transport for points of so many components."""
+    kind = LineTransport if n_components == 1 else PairTransport
+    return kind(masses, first, second, n_components, **options)
+
+
+def _place_points(masses: Masses, n_components: int) -> kernels.Points:
+    units = np.concatenate([integer_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)])
+    places = np.zeros((units.size, n_components))
+    # Copies, because kernels are compiled for writable arrays.
+    return kernels.Points(places, masses.bounds.copy(), units, masses.weights.copy(), masses.uniform.copy())
+
+
+def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size)
