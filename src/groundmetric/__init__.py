@@ -16,12 +16,24 @@ _HOME = {
     "pairwise_distances": "distances",
     "kneighbors": "distances",
 }
-_MODULES = ("datasets", "transport", "learning")
+_MODULES = ("datasets", "learning", "pl", "transport")
 
-__all__ = ["__version__", *_HOME, *_MODULES]
+__all__ = [
+    "Distributions",
+    "GroundMetric",
+    "GroundMetricLearner",
+    "TransportKNeighborsClassifier",
+    "__version__",
+    "datasets",
+    "kneighbors",
+    "learning",
+    "pairwise_distances",
+    "pl",
+    "transport",
+]
 
 if TYPE_CHECKING:
-    from . import datasets, learning, transport
+    from . import datasets, learning, pl, transport
     from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
     from .estimators import GroundMetricLearner, TransportKNeighborsClassifier

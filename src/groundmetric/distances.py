@@ -96,16 +96,16 @@ def kneighbors(
     others = len(A) - 1 if B is None else len(B)
     if not 1 <= n_neighbors <= others:
         raise ValueError(f"n_neighbors is {n_neighbors}, but there are {others} distributions to choose from")
-    metric = _resolve(metric, A)
+    ground = _resolve(metric, A)
     cohorts = (A,) if B is None else (A, B)
     shift = 0 if B is None else len(A)
     shape = (len(A), len(cohorts[-1]))
     with Threads(n_jobs) as threads:
-        if not _is_projection(metric):
-            exact = pairwise_distances(A, B, metric, n_jobs=n_jobs, max_pivots=max_pivots)
+        if not _is_projection(ground):
+            exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
             solves = others * len(A) // (2 if B is None else 1)
         else:
-            z = np.vstack([metric.project(cohort.points) for cohort in cohorts])
+            z = np.vstack([ground.project(cohort.points) for cohort in cohorts])
             finder = Finder(Masses.of(*cohorts), z - z.mean(axis=0), threads, max_pivots)
             rows, cols = (grid.ravel() for grid in np.indices(shape))
             lower = finder.lower(rows, cols + shift).reshape(shape)

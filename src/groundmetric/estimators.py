@@ -78,8 +78,8 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ----------
     components_ : array of shape (n_components, n_features), W for the features as given
     metric_ : GroundMetric
-    history_ : dict of arrays with an entry per epoch: loss, penalty, active (share of triplets within the margin), solved
-        and saved (pairs), pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient
+    history_ : dict of arrays with an entry per epoch: loss, penalty, active (share of triplets within the margin),
+        solved and saved (pairs), pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient
     n_iter_ : epochs done
     converged_ : whether the loss stopped falling before `max_epochs`
     loss_ : last loss with penalty (held-out loss where there is one), in units of the mean distance at the start
@@ -429,8 +429,8 @@ def _labels_of_groups(D: Distributions, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_number(name: str, value: Any, *, low: float, above: bool = False, whole: bool = False) -> None:
-    kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not (value > low if above else value >= low):
+    kind: type = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not (value > low if above else value >= low):  # type: ignore[operator]
         what = "a whole number" if whole else "a number"
         raise ValueError(f"{name} is {value!r}: expected {what} {'above' if above else 'of at least'} {low:g}")
 

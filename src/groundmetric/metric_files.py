@@ -85,5 +85,5 @@ def _unpack(description: dict[str, Any], prefix: str, arrays: Any) -> GroundMetr
         return BlendedMetric(one, other, description["weight"])
     if description["kind"] == "euclidean":
         return EuclideanMetric(description["n_features"], description["features"])
-    variances = arrays[f"{prefix}variances"] if f"{prefix}variances" in arrays else None
+    variances = arrays[f"{prefix}variances"] if f"{prefix}variances" in arrays.files else None
     return GroundMetric(arrays[f"{prefix}components"], description["features"], variances=variances)

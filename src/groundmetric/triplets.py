@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,16 +66,16 @@ def nearest_triplets(labels: np.ndarray, n_neighbors: int, distances: np.ndarray
     return _build(labels, choose)
 
 
-def _build(labels, choose) -> Triplets:
+def _build(labels: np.ndarray, choose: Callable[[int, np.ndarray], np.ndarray]) -> Triplets:
     """All combinations of an anchor's chosen neighbours. A class smaller than t + 1 gives what it has."""
     classes = np.unique(labels)
     members = {c: np.flatnonzero(labels == c) for c in classes}
     parts = []
-    for j in range(labels.size):
-        own = choose(j, members[labels[j]][members[labels[j]] != j])
-        others = [choose(j, members[c]) for c in classes if c != labels[j]]
-        foreign = np.concatenate(others) if others else np.empty(0, np.intp)
-        i, k = (grid.ravel() for grid in np.meshgrid(own, foreign, indexing="ij"))
-        parts.append((i, np.full(i.size, j), k))
+    for anchor in range(labels.size):
+        own = members[labels[anchor]]
+        near = choose(anchor, own[own != anchor])
+        far = [choose(anchor, members[c]) for c in classes if c != labels[anchor]]
+        i, k = (grid.ravel() for grid in np.meshgrid(near, np.concatenate(far), indexing="ij"))
+        parts.append((i, np.full(i.size, anchor), k))
     i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
     return Triplets.from_indices(i, j, k, labels.size)

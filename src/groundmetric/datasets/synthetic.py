@@ -16,7 +16,7 @@ def make_modes(
     noise_scale: float = 1000.0,
     *,
     class_means: Sequence[float] = (5.0, 10.0, 15.0),
-    offsets: Sequence[float] = tuple(1.5 + 3.0 * step for step in range(10)),
+    offsets: Sequence[float] = (1.5, 4.5, 7.5, 10.5, 13.5, 16.5, 19.5, 22.5, 25.5, 28.5),
     points_per_mode: int = 100,
     spread: float = 1.5,
     signal_scale: float = 1.25,

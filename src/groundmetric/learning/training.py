@@ -101,7 +101,7 @@ class _Run:
         self.stopped_pivoting = 0
         self.W = self._first_components()
         self.optimiser = Adam(settings.learning_rate)
-        self._set_triplets()
+        self.objective = self._objective()
         self._set_units()
         self.best, self.best_W, self.since_best = np.inf, self.W, 0
 
@@ -114,19 +114,21 @@ class _Run:
         seen = np.flatnonzero(~self.held_out)
         return discriminating_start(self.D[seen], self.labels[seen], self.scale, k, self.random)
 
-    def _set_triplets(self) -> None:
-        """Draw triplets, or mine them under the present metric; held-out anchors make the validation triplets."""
+    def _objective(self) -> Objective:
+        """The loss over triplets drawn at random, or mined under the present metric.
+
+        Held-out distributions take no part in learning; as anchors they make the validation triplets.
+        """
         t = self.settings.n_neighbors
         if self.settings.neighbors == "nearest":
             distances = nearest_in_classes(Masses.of(self.D), self._project(), self.labels, t, self.threads)
             triplets = nearest_triplets(self.labels, t, distances)
         else:
             triplets = random_triplets(self.labels, t, self.random)
-        touches = self.held_out[triplets.i] | self.held_out[triplets.j] | self.held_out[triplets.k]
-        self.learning = _by_anchor(triplets, np.flatnonzero(~touches))
+        touched = self.held_out[triplets.i] | self.held_out[triplets.j] | self.held_out[triplets.k]
+        self.learning = _by_anchor(triplets, np.flatnonzero(~touched))
         self.validating = np.flatnonzero(self.held_out[triplets.j])
-        unit = self.objective.unit if hasattr(self, "objective") else 1.0
-        self.objective = Objective(
+        return Objective(
             self.D,
             triplets,
             self.settings.n_components,
@@ -137,7 +139,6 @@ class _Run:
             memory=self.settings.memory,
             max_pivots=self.settings.max_pivots,
         )
-        self.objective.unit = unit
 
     def _set_units(self) -> None:
         """Measure distances in units of the mean distance at the start, and the penalty in units of its start."""
@@ -152,7 +153,9 @@ class _Run:
     def epoch(self) -> None:
         settings, epoch = self.settings, len(self.history["loss"])
         if settings.neighbors == "nearest" and epoch > 0 and epoch % settings.refresh == 0:
-            self._set_triplets()
+            unit = self.objective.unit
+            self.objective = self._objective()
+            self.objective.unit = unit
         # Half a cosine from the learning rate down to 0: late steps settle instead of jumping about the optimum.
         self.optimiser.learning_rate = (
             settings.learning_rate * 0.5 * (1.0 + np.cos(np.pi * epoch / settings.max_epochs))

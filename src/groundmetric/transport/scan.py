@@ -32,7 +32,7 @@ def smaller(typing_context, x, y):  # type: ignore[no-untyped-def]
 def _lowest_difference(x, y):
     lowest = np.inf
     for j in range(x.size):
-        lowest = smaller(x[j] - y[j], lowest)
+        lowest = smaller(x[j] - y[j], lowest)  # type: ignore[call-arg]
     return lowest
 
 

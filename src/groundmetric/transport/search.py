@@ -34,8 +34,8 @@ def nearest(lower: np.ndarray, n_neighbors: int, solve: Callable[[np.ndarray, np
         if rows.size == 0:
             return exact
         order = np.argsort(left[rows], axis=1, kind="stable")[:, :step]
-        wanted = np.take_along_axis(left[rows], order, axis=1)
-        wanted = np.isfinite(wanted) & (wanted <= ready[rows, None])
+        bounds = np.take_along_axis(left[rows], order, axis=1)
+        wanted = np.isfinite(bounds) & (bounds <= ready[rows, None])
         r, c = np.repeat(rows, wanted.sum(axis=1)), order[wanted]
         exact[r, c] = solve(r, c)
         left[r, c] = np.inf

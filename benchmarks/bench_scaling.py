@@ -1,0 +1,51 @@
+"""Time and memory of learning as the cohort grows: both should be linear. Each size runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+SIZES = (20, 40, 80, 160)
+POINTS, FEATURES = 500, 1000
+
+
+def run() -> list[dict]:
+    rows = []
+    for n in SIZES:
+        done = subprocess.run([sys.executable, __file__, str(n)], check=True, capture_output=True, text=True)
+        rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
+    for row in rows:
+        row["s per distribution, against the smallest"] = (
+            row["s per epoch"] / row["distributions"] / (rows[0]["s per epoch"] / rows[0]["distributions"])
+        )
+    return rows
+
+
+def measure(n: int) -> dict:
+    """Seconds per epoch, and the most memory that the process ever held beside what the input needs."""
+    from bench_training import our_epochs
+    from cohorts import modes_2000d
+
+    import groundmetric as gm
+
+    gm.GroundMetricLearner(max_epochs=1).fit(*modes_2000d(4, 20, 30))  # compiled or read from the cache
+    D, y = modes_2000d(n, POINTS, FEATURES)
+    epoch, solves = our_epochs(D, y, 8)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    size = D.points.nbytes / 1e6
+    return {
+        "distributions": n,
+        "s per epoch": epoch,
+        "solves per epoch": solves,
+        "input MB": size,
+        "peak MB": peak,
+        "allowed MB (1.5 × input + 200)": 1.5 * size + 200.0,
+    }
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    print(json.dumps(measure(int(sys.argv[1]))))

@@ -1,0 +1,227 @@
+"""The training loop: same seed, same bits; units do not matter; nothing learned is lost."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+
+from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier, pairwise_distances
+from groundmetric.datasets import make_modes, synth_2d
+from groundmetric.learning.objective import Objective
+from groundmetric.learning.optimiser import Adam
+
+SMALL = {"points_per_mode": 8, "offsets": (1.5, 7.5, 13.5, 19.5, 25.5)}
+D, y = make_modes(4, 3.0, random_state=0, **SMALL)
+
+
+def learner(**options):
+    return GroundMetricLearner(**{"n_components": 2, "max_epochs": 8, "batch_size": 30, "random_state": 0, **options})
+
+
+def relative_distances(cohort, metric):
+    distances = pairwise_distances(cohort, metric=metric)
+    return distances / distances.mean()
+
+
+def test_adam_follows_its_known_sequence():
+    adam = Adam(0.1, decay=(0.5, 0.75), epsilon=0.0)
+    W = adam.step(np.array([1.0, 1.0]), np.array([4.0, -0.01]))
+    assert_allclose(W, [0.9, 1.1])
+    # Means 0.5·(0.5·4) + 0.5·2 over 1 - 0.5², squares 0.75·(0.25·16) + 0.25·4 over 1 - 0.75²: (8/3) / sqrt(64/7).
+    W = adam.step(W, np.array([2.0, 0.0]))
+    assert_allclose(W[0], 0.9 - 0.1 * (8 / 3) / np.sqrt(64 / 7))
+    assert_allclose(W[1], 1.1 + 0.1 * (0.0025 / 0.75) / np.sqrt(0.75 * 0.25e-4 / 0.4375))
+
+
+def test_adam_takes_the_papers_first_step_whatever_the_gradients_scale():
+    gradient = np.array([1e-3, -1e3, 1.0])
+    assert_allclose(Adam(0.01).step(np.zeros(3), gradient), [-0.01, 0.01, -0.01], rtol=1e-4)
+    assert_array_equal(Adam(0.01).step(np.ones(3), np.zeros(3)), 1.0)
+
+
+@pytest.mark.parametrize("neighbors", ["random", "nearest"])
+def test_the_same_seed_gives_the_same_bits(neighbors):
+    one, again, other = (learner(neighbors=neighbors, random_state=seed).fit(D, y) for seed in (3, 3, 4))
+    assert_array_equal(one.components_, again.components_)
+    assert_array_equal(one.history_["loss"], again.history_["loss"])
+    assert np.any(one.components_ != other.components_)
+
+
+@pytest.mark.parametrize("options", [{}, {"neighbors": "nearest"}, {"n_components": 1}, {"validation_fraction": 0.2}])
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_threads_equal_serial_bit_for_bit(options, n_jobs):
+    serial, threaded = (learner(n_jobs=jobs, **options).fit(D, y) for jobs in (1, n_jobs))
+    assert_array_equal(serial.components_, threaded.components_)
+    for name in ("loss", "active", "solved", "saved", "pivots"):
+        assert_array_equal(serial.history_[name], threaded.history_[name])
+
+
+@pytest.mark.parametrize("memory", [0, 0.05])
+def test_without_room_for_bases_the_same_is_learned(memory):
+    assert_array_equal(learner(memory=memory).fit(D, y).components_, learner().fit(D, y).components_)
+
+
+@pytest.mark.parametrize("init", ["discriminant", "random"])
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_units_do_not_matter(init, shift):
+    units = np.array([1.0, 1e6, 1e-6, 1.0, 1e3])
+    other = Distributions(D.points * units + shift * units, np.repeat(D.names, D.sizes))
+    one, rescaled = learner(init=init).fit(D, y), learner(init=init).fit(other, y)
+    assert_allclose(rescaled.metric_.importance(), one.metric_.importance(), atol=1e-6)
+    here, there = relative_distances(D, one.metric_), relative_distances(other, rescaled.metric_)
+    assert_allclose(there, here, rtol=1e-6, atol=1e-6)
+
+
+def test_unsorted_groups_give_what_sorted_ones_give():
+    shuffle = np.random.default_rng(0).permutation(D.points.shape[0])
+    shuffled = Distributions(D.points[shuffle], np.repeat(D.names, D.sizes)[shuffle])
+    shuffled = shuffled[[shuffled.names.index(name) for name in D.names]]
+    assert_allclose(learner().fit(shuffled, y).components_, learner().fit(D, y).components_, rtol=1e-6, atol=1e-9)
+
+
+def test_restarts_keep_the_run_with_the_lowest_loss():
+    options = {"init": "random", "max_epochs": 4}
+    runs, random = [], np.random.RandomState(0)
+    for _ in range(3):
+        runs.append(learner(random_state=random, **options).fit(D, y))
+    best = min(runs, key=lambda run: run.loss_)
+    several = learner(n_restarts=3, **options).fit(D, y)
+    assert len({run.loss_ for run in runs}) == 3
+    assert several.loss_ == best.loss_
+    assert_array_equal(several.components_, best.components_)
+
+
+def test_a_held_out_part_is_watched_and_its_best_metric_is_kept():
+    options = {"validation_fraction": 0.3, "learning_rate": 0.3, "max_epochs": 12, "tol": 0.0}
+    watched = learner(**options).fit(D, y)
+    losses = watched.history_["validation_loss"]
+    assert np.isfinite(losses).all()
+    assert watched.loss_ == losses.min()
+    assert np.argmin(losses) < len(losses) - 1
+    assert np.isnan(learner().fit(D, y).history_["validation_loss"]).all()
+
+
+def test_held_out_distributions_are_not_learned_from(monkeypatch):
+    seen, evaluate = set(), Objective.evaluate
+
+    def spy(self, W, batch, *, gradient=True):
+        if gradient:
+            seen.update(*(index[batch].tolist() for index in (self.triplets.i, self.triplets.j, self.triplets.k)))
+        return evaluate(self, W, batch, gradient=gradient)
+
+    monkeypatch.setattr(Objective, "evaluate", spy)
+    learner(validation_fraction=0.2, n_neighbors=4).fit(D, y)
+    assert len(seen) == 12
+    assert np.bincount(y[sorted(seen)]).tolist() == [4, 4, 4]
+
+
+def test_the_nearest_neighbours_teach_synth_2d():
+    X, labels = synth_2d(random_state=0)
+    learned = GroundMetricLearner(neighbors="nearest", max_epochs=20, random_state=0).fit(X[::2], labels[::2])
+    classifier = TransportKNeighborsClassifier(metric=learned.metric_).fit(X[::2], labels[::2])
+    assert learned.metric_.importance()[0] > 0.9
+    assert classifier.score(X[1::2], labels[1::2]) == 1.0
+
+
+def interrupt_after(monkeypatch, calls, method="evaluate"):
+    """Ctrl-C in the middle of a call of the objective."""
+    original, left = getattr(Objective, method), iter(range(calls))
+
+    def interrupted(self, *arguments, **options):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(Objective, method, interrupted)
+
+
+def fit_or_fail(**options):
+    """A Ctrl-C that comes out of fit would end the whole test session."""
+    try:
+        return learner(**options).fit(D, y)
+    except KeyboardInterrupt:
+        pytest.fail("the interruption came out of fit, and what was learned is lost")
+
+
+@pytest.mark.parametrize("options", [{}, {"validation_fraction": 0.2}, {"n_restarts": 3}])
+@pytest.mark.parametrize("calls", [0, 1, 23])
+def test_an_interrupted_run_returns_what_was_learned(monkeypatch, calls, options):
+    interrupt_after(monkeypatch, calls)
+    with pytest.warns(ConvergenceWarning, match=r"interrupted after \d+ of 8 epochs"):
+        learned = fit_or_fail(**options)
+    assert np.isfinite(learned.components_).all()
+    assert learned.n_iter_ == len(learned.history_["loss"]) <= 8
+    assert not learned.converged_
+    assert learned.transform(D).shape == (D.points.shape[0], 2)
+
+
+def evaluations_of_one_run(monkeypatch, **options):
+    with monkeypatch.context() as patch:
+        count, evaluate = [], Objective.evaluate
+        patch.setattr(Objective, "evaluate", lambda *a, **o: count.append(1) or evaluate(*a, **o))
+        return learner(**options).fit(D, y), len(count)
+
+
+@pytest.mark.parametrize(("method", "calls"), [("evaluate", 0), ("typical_distance", 1)])
+def test_an_interrupted_restart_keeps_the_earlier_run_and_says_so(monkeypatch, method, calls):
+    first, evaluations = evaluations_of_one_run(monkeypatch)
+    interrupt_after(monkeypatch, calls or evaluations, method)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        learned = fit_or_fail(n_restarts=2)
+    assert_array_equal(learned.components_, first.components_)
+
+
+def test_a_given_start_is_where_learning_starts():
+    W = np.random.default_rng(0).normal(size=(2, 5))
+    stays = learner(init=W, learning_rate=1e-12, max_epochs=1).fit(D, y)
+    assert_allclose(stays.components_, W, rtol=1e-6)
+    moves = learner(init=W).fit(D, y)
+    assert np.abs(moves.components_ - W).max() > 1e-3
+
+
+class Shrink:
+    def value(self, W):
+        return float(np.sum(W**4))
+
+    def gradient(self, W):
+        return 4 * W**3
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l2_squared", "l1", "group", "nuclear", Shrink(), None])
+def test_every_penalty_trains_and_its_strength_counts(penalty):
+    weak, strong = (learner(penalty=penalty, strength=strength, tol=0.0).fit(D, y) for strength in (0.0, 5.0))
+    assert np.isfinite(strong.components_).all()
+    assert (strong.history_["penalty"] > 0).all() == (penalty is not None)
+    size = [np.linalg.norm(learned.components_) for learned in (strong, weak)]
+    assert size[0] < size[1] if penalty is not None else size[0] == size[1]
+
+
+def test_an_early_stop_says_that_the_loss_stopped_falling():
+    patient, hasty = learner(max_epochs=8, tol=0.0).fit(D, y), learner(max_epochs=60, tol=0.5, patience=2).fit(D, y)
+    assert (patient.n_iter_, patient.converged_) == (8, False)
+    assert hasty.n_iter_ < 60
+    assert hasty.converged_
+
+
+def test_learning_stops_when_all_triplets_hold_and_nothing_shrinks_the_metric():
+    points = np.repeat([[0.0, 0.0], [1.0, 0.0], [100.0, 0.0], [101.0, 0.0]], 2, axis=0)
+    done = learner(penalty=None, margin=0.1).fit(points, [0] * 4 + [1] * 4)
+    assert (done.n_iter_, done.converged_) == (1, True)
+    assert done.history_["active"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("options", [{}, {"validation_fraction": 0.2}, {"neighbors": "nearest", "refresh": 2}])
+def test_history_has_an_entry_per_epoch(options):
+    learned = learner(**options).fit(D, y)
+    assert {len(values) for values in learned.history_.values()} == {learned.n_iter_}
+    assert {"loss", "active", "solved", "saved", "pivots", "validation_loss"} <= set(learned.history_)
+    assert np.all((learned.history_["active"] >= 0) & (learned.history_["active"] <= 1))
+
+
+def test_learning_lowers_the_loss_without_any_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss = learner(max_epochs=20).fit(D, y).history_["loss"]
+    assert loss[-1] < 0.5 * loss[0]

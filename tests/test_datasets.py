@@ -1,0 +1,86 @@
+"""The paper's synthetic data have the numbers that the paper gives them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from groundmetric.datasets import make_modes, synth_2d, synth_200d
+
+OFFSETS = np.arange(1.5, 30.0, 3.0)
+FAMILIES = pytest.mark.parametrize(("make", "n_noise", "noise_scale"), [(synth_2d, 1, 1000.0), (synth_200d, 199, 1.0)])
+
+
+def by_distribution(D, mode):
+    """Points of one mode, (distributions, points, features)."""
+    return np.stack([part.points[part.annotations["mode"] == mode] for part in D])
+
+
+def normal(values, mean, deviation, n_errors=5.0):
+    """Have the values, within a few standard errors, this mean and standard deviation?"""
+    error = deviation / np.sqrt(values.size)
+    return abs(values.mean() - mean) < n_errors * error and abs(values.std() - deviation) < n_errors * error
+
+
+@FAMILIES
+def test_three_classes_of_ten_distributions_of_three_modes_of_a_hundred_points(make, n_noise, noise_scale):
+    D, y = make(random_state=0)
+    assert D.shape == (30, 1 + n_noise)
+    assert_array_equal(D.sizes, 300)
+    assert_allclose(D.weights, 1 / 300)
+    assert_array_equal(y, np.repeat([0, 1, 2], 10))
+    assert len(set(D.names)) == 30
+    assert len(D.features) == 1 + n_noise
+    for mode in ("centre", "low", "high"):
+        assert by_distribution(D, mode).shape == (30, 100, 1 + n_noise)
+
+
+@FAMILIES
+def test_the_informative_feature_shows_the_class_in_the_centre_mode_only(make, n_noise, noise_scale):
+    D, y = make(random_state=1)
+    centre = by_distribution(D, "centre")[:, :, 0] / 1.25
+    for label, class_mean in enumerate([5.0, 10.0, 15.0]):
+        assert normal(centre[y == label], 10.0 + class_mean, 1.5)
+    for mode, mean in (("low", 0.0), ("high", 40.0)):
+        assert normal(by_distribution(D, mode)[:, :, 0] / 1.25, mean, 1.5)
+
+
+@FAMILIES
+def test_noise_features_show_the_offset_and_every_class_has_the_same_ten(make, n_noise, noise_scale):
+    D, y = make(random_state=2)
+    centre = by_distribution(D, "centre")[:, :, 1:] / noise_scale
+    for label in range(3):
+        for values, offset in zip(centre[y == label], OFFSETS, strict=True):
+            assert np.all((values >= 7.5 + offset) & (values <= 12.5 + offset))
+            assert normal(values, 10.0 + offset, 5.0 / np.sqrt(12.0))
+    for mode, mean in (("low", 0.0), ("high", 50.0)):
+        assert normal(by_distribution(D, mode)[:, :, 1:] / noise_scale, mean, 1.5)
+
+
+def test_noise_features_are_independent_of_each_other():
+    D, _ = synth_200d(random_state=0)
+    low = by_distribution(D, "low").reshape(-1, 200)
+    correlation = np.corrcoef(low.T) - np.eye(200)
+    assert np.abs(correlation).max() < 6.0 / np.sqrt(len(low))
+
+
+@pytest.mark.parametrize("make", [synth_2d, synth_200d])
+def test_the_same_seed_gives_the_same_data_and_another_seed_other_data(make):
+    one, again, other = make(random_state=3), make(random_state=np.random.RandomState(3)), make(random_state=4)
+    assert_array_equal(one[0].points, again[0].points)
+    assert_array_equal(one[1], again[1])
+    assert one[0].names == again[0].names
+    assert not np.any(one[0].points == other[0].points)
+
+
+def test_every_number_of_the_family_is_a_parameter():
+    D, y = make_modes(
+        2, 7.0, class_means=[1.0, 2.0], offsets=[0.0, 5.0, 9.0], points_per_mode=4, spread=0.0, signal_scale=2.0,
+        shared_signal=(-1.0, -2.0), shared_noise=(-3.0, -4.0), random_state=0,
+    )  # fmt: skip
+    assert D.shape == (6, 3)
+    assert y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert_array_equal(by_distribution(D, "centre")[:, :, 0], np.repeat([[22.0], [24.0]], 3, axis=0) * np.ones(4))
+    assert np.all(by_distribution(D, "low") == [-2.0, -21.0, -21.0])
+    assert np.all(by_distribution(D, "high") == [-4.0, -28.0, -28.0])
+    noise = by_distribution(D, "centre")[:, :, 1:] / 7.0
+    assert np.all(np.abs(noise.mean(axis=(1, 2)) - [10.0, 15.0, 19.0] * 2) < 2.5)

@@ -1,0 +1,239 @@
+"""Distributions: any rows, any groups, sliced like an array."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from groundmetric import Distributions
+from groundmetric.distributions import as_distributions
+
+POINTS = np.arange(12.0).reshape(6, 2)
+GROUPS = ["b", "a", "b", "c", "a", "b"]
+
+
+def cohort(**options):
+    return Distributions(POINTS, GROUPS, **options)
+
+
+def points_of(D, d):
+    return D.points[D.bounds[d] : D.bounds[d + 1]]
+
+
+def test_rows_in_any_order_are_gathered_by_first_appearance_of_their_group():
+    D = cohort()
+    assert D.names == ["b", "a", "c"]
+    assert D.sizes.tolist() == [3, 2, 1]
+    assert D.order.tolist() == [0, 2, 5, 1, 4, 3]
+    assert_array_equal(D.points, POINTS[D.order])
+    assert_array_equal(points_of(D, 1), POINTS[[1, 4]])
+
+
+def test_it_says_how_many_it_holds():
+    D = cohort()
+    assert (len(D), D.shape) == (3, (3, 2))
+    assert repr(D) == "Distributions(3 distributions, 6 points, 2 features)"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["x", "y", "z"], [7, -1, 3], [("p", 1), ("p", 2), ("q", 1)], ["s", 4, ("t", None)], [2.5, True, "2.5"]],
+    ids=["str", "int", "tuple", "mixed", "lookalikes"],
+)
+def test_groups_may_be_any_hashable_values(names):
+    D = Distributions(POINTS, [names["bac".index(g)] for g in GROUPS])
+    assert D.names == names
+    assert D.order.tolist() == [0, 2, 5, 1, 4, 3]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [np.array, lambda g: np.array(g, object), pd.Series, pd.Categorical, pd.Index, iter, tuple,
+     lambda g: pd.Series(g, dtype="category"), lambda g: pd.Series(g, index=[9, 9, 1, 2, 3, 4])],
+    ids=["array", "object", "series", "categorical", "index", "iterator", "tuple", "category", "odd index"],
+)  # fmt: skip
+def test_groups_may_come_in_any_container(wrap):
+    D = Distributions(POINTS, wrap(GROUPS))
+    assert D.names == ["b", "a", "c"]
+    assert D.order.tolist() == cohort().order.tolist()
+
+
+def test_unused_categories_are_no_distributions():
+    assert Distributions(POINTS, pd.Categorical(GROUPS, categories=list("zcba"))).names == ["b", "a", "c"]
+
+
+def test_integer_groups_of_an_array_keep_the_order_of_first_appearance():
+    D = Distributions(POINTS, np.array([30, 10, 30, 20, 10, 30]))
+    assert D.names == [30, 10, 20]
+
+
+def test_a_data_frame_gives_the_feature_names():
+    frame = pd.DataFrame(POINTS, columns=["größe", "weight"])
+    assert Distributions(frame, GROUPS).features == ["größe", "weight"]
+    assert Distributions(frame, GROUPS, features=["x", "y"]).features == ["x", "y"]
+    assert Distributions(frame, GROUPS)[[0]].features == ["größe", "weight"]
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_points_equal_dense_ones(form, kind):
+    D = Distributions(kind(POINTS).asformat(form), GROUPS)
+    assert D.points.format == "csr"
+    assert_array_equal(D.points.toarray(), cohort().points)
+    assert_allclose(D.means(), cohort().means())
+    assert_array_equal(D[[2, 0]].points.toarray(), cohort()[[2, 0]].points)
+
+
+def test_equal_masses_are_the_default():
+    assert_allclose(cohort().weights, [1 / 3] * 3 + [1 / 2] * 2 + [1])
+    assert cohort().uniform.all()
+
+
+def test_weights_follow_their_points_and_sum_to_one_in_every_distribution():
+    D = cohort(weights=[1, 2, 3, 5, 6, 4])
+    assert_allclose(D.weights, [1 / 8, 3 / 8, 4 / 8, 2 / 8, 6 / 8, 1])
+    assert D.uniform.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e300, 1.7e308])
+def test_weights_of_any_size_are_normalised(scale):
+    D = cohort(weights=np.full(6, scale))
+    assert_allclose(np.add.reduceat(D.weights, D.bounds[:-1]), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("indices", "places"),
+    [
+        (1, [1]),
+        (-1, [2]),
+        ([2, 0], [2, 0]),
+        ([-1, 1], [2, 1]),
+        ([0, 0, 2], [0, 0, 2]),
+        (slice(1, None), [1, 2]),
+        (slice(None, None, -1), [2, 1, 0]),
+        ([True, False, True], [0, 2]),
+        (np.array([False, True, True]), [1, 2]),
+        ((np.array([1, 0]), ...), [1, 0]),
+        ([], []),
+    ],
+)
+def test_slicing_keeps_every_distribution_whole(indices, places):
+    D = cohort(weights=[1, 2, 3, 5, 6, 4], annotations={"row": np.arange(6)})
+    part = D[indices]
+    assert part.names == [D.names[d] for d in places]
+    assert part.sizes.tolist() == [D.sizes[d] for d in places]
+    assert part.uniform.tolist() == [D.uniform[d] for d in places]
+    for place, d in enumerate(places):
+        rows = slice(part.bounds[place], part.bounds[place + 1])
+        assert_array_equal(part.points[rows], points_of(D, d))
+        assert_array_equal(part.weights[rows], D.weights[D.bounds[d] : D.bounds[d + 1]])
+        assert_array_equal(part.points[rows], POINTS[part.order[rows]])
+        assert_array_equal(part.annotations["row"][rows], part.order[rows])
+
+
+def test_slicing_beyond_the_end_is_an_index_error_and_iteration_ends():
+    with pytest.raises(IndexError):
+        cohort()[3]
+    assert [part.names for part in cohort()] == [["b"], ["a"], ["c"]]
+
+
+def test_annotations_follow_their_points():
+    D = cohort(annotations={"kind": list("uvwxyz")})
+    assert D.annotations["kind"].tolist() == list("uwzvyx")
+    assert D[[1]].annotations["kind"].tolist() == ["v", "y"]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float64, object])
+def test_numbers_of_any_type_become_float64(dtype):
+    D = Distributions(POINTS.astype(dtype), GROUPS)
+    assert D.points.dtype == np.float64
+    assert_array_equal(D.points, POINTS.astype(dtype).astype(float)[D.order])
+
+
+def test_float32_stays_float32_dense_and_sparse():
+    assert Distributions(POINTS.astype(np.float32), GROUPS).points.dtype == np.float32
+    assert Distributions(sparse.csr_matrix(POINTS, dtype=np.float32), GROUPS)[[1]].points.dtype == np.float32
+
+
+def test_read_only_and_non_contiguous_points_are_accepted():
+    wide = np.repeat(np.asfortranarray(POINTS), 2, axis=1)
+    wide.flags.writeable = False
+    assert_array_equal(Distributions(wide[:, ::2], GROUPS).points, cohort().points)
+
+
+def test_points_that_lie_together_are_not_copied():
+    D = Distributions(POINTS, ["z", "z", "a", "a", "a", "m"])
+    assert np.shares_memory(D.points, POINTS)
+    assert np.shares_memory(D[1:].points, POINTS)
+    assert not np.shares_memory(cohort().points, POINTS)
+
+
+def test_from_arrays_makes_one_distribution_per_array():
+    D = Distributions.from_arrays([POINTS[:1], POINTS[1:]], features=["x", "y"])
+    assert (D.names, D.sizes.tolist(), D.features) == ([0, 1], [1, 5], ["x", "y"])
+    assert_array_equal(D.points, POINTS)
+    assert Distributions.from_arrays([POINTS, POINTS], names=["p", "q"]).names == ["p", "q"]
+
+
+def test_from_arrays_takes_sparse_matrices_too():
+    D = Distributions.from_arrays([sparse.csc_matrix(POINTS[:2]), POINTS[2:]])
+    assert D.points.format == "csr"
+    assert_array_equal(D.points.toarray(), POINTS)
+
+
+def test_with_mass_drops_points_that_weigh_nothing():
+    D = cohort(weights=[0, 1, 2, 1, 0, 2], annotations={"row": np.arange(6)})
+    kept = D.with_mass()
+    assert (kept.names, kept.sizes.tolist()) == (D.names, [2, 1, 1])
+    assert kept.annotations["row"].tolist() == kept.order.tolist() == [2, 5, 1, 3]
+    assert_array_equal(kept.points, POINTS[[2, 5, 1, 3]])
+    assert_allclose(np.add.reduceat(kept.weights, kept.bounds[:-1]), 1.0)
+    assert_allclose(kept.means(), D.means())
+    assert cohort().with_mass().points.shape == (6, 2)
+
+
+def test_means_are_weighted():
+    D = Distributions([[0.0], [4.0], [7.0]], ["a", "a", "b"], weights=[3, 1, 2])
+    assert D.means().tolist() == [[1.0], [7.0]]
+    assert_allclose(cohort().means(), [POINTS[[0, 2, 5]].mean(0), POINTS[[1, 4]].mean(0), POINTS[3]])
+
+
+def test_every_row_of_an_array_is_a_distribution_where_no_groups_are_known():
+    D = as_distributions(POINTS)
+    assert (len(D), D.sizes.tolist()) == (6, [1] * 6)
+    assert as_distributions(D) is D
+
+
+@given(st.data())
+def test_shuffling_the_rows_gives_the_same_distributions(data):
+    groups = data.draw(st.lists(st.sampled_from(["a", 1, ("t", 2), 2.5]), min_size=1, max_size=25))
+    shuffle = data.draw(st.permutations(range(len(groups))))
+    points = np.random.default_rng(0).normal(size=(len(groups), 3))
+    weights = np.arange(1.0, len(groups) + 1.0)
+    one = Distributions(points, groups, weights=weights)
+    other = Distributions(points[shuffle], [groups[row] for row in shuffle], weights=weights[shuffle])
+    assert set(one.names) == set(other.names)
+    other = other[[other.names.index(name) for name in one.names]]
+    assert_array_equal(one.bounds, other.bounds)
+    for low, high in zip(one.bounds[:-1], one.bounds[1:], strict=True):
+        here, there = (np.c_[D.points, D.weights][low:high] for D in (one, other))
+        assert_allclose(here[np.argsort(here[:, 0])], there[np.argsort(there[:, 0])], rtol=1e-14)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_matrix, lambda p: p.astype(np.float32)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_bad_point_is_named_by_row_feature_and_distribution(wrap, value):
+    points = POINTS.copy()
+    points[4, 1] = value
+    told = re.escape(f"{value} at row 4, feature 'y', of distribution 'a'")
+    with pytest.raises(ValueError, match=told):
+        Distributions(wrap(points), GROUPS, features=["x", "y"])
+
+
+def test_large_finite_points_are_fine_although_their_sum_is_not():
+    assert np.isfinite(Distributions(np.full((4, 2), 1.7e308), list("aabb")).points).all()

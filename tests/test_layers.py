@@ -1,0 +1,106 @@
+"""Who may import whom: data flows one way, and heavy packages stay in the modules that are for them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
+
+# Top first. A module imports from its own line or from lines above it, never from below.
+LAYERS = [
+    "distributions parallel",
+    "triplets point_distances datasets datasets.synthetic",
+    "metric metric_files",
+    "transport.plan transport.masses transport.costs transport.line transport.scan",
+    "transport.simplex",
+    "transport.door transport.pair_kernels",
+    "transport.pairs",
+    "transport.search",
+    "transport",
+    "learning.penalties learning.optimiser learning.start learning.objective",
+    "learning.training",
+    "learning",
+    "distances",
+    "estimators",
+    "pl",
+    "demo",
+    "cli",
+]
+PLACE = {module: place for place, line in enumerate(LAYERS) for module in line.split()}
+
+# Heavy packages, and the modules that may import them.
+HEAVY = {
+    "matplotlib": {"pl", "demo"},
+    "torch": set(),
+    "pandas": set(),
+    "scanpy": set(),
+    "anndata": set(),
+    "plotly": set(),
+    "dask": set(),
+}
+
+
+def module_name(path):
+    """transport/pairs.py is transport.pairs, transport/__init__.py is transport; the package itself is ''."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def imported_names(tree, module, is_package):
+    """Full dotted names of everything a module imports, wherever in the file."""
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                here = ["groundmetric", *filter(None, package)]
+                base = ".".join([*here[: len(here) - node.level + 1], *filter(None, [node.module])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def imports(module):
+    path = MODULES[module]
+    return set(imported_names(ast.parse(path.read_text()), module, path.name == "__init__.py"))
+
+
+def own_modules(names):
+    """The modules of this package among imported names; `transport.solve` means the module `transport`."""
+    for name in names:
+        if name.split(".")[0] == "groundmetric":
+            inside = name.removeprefix("groundmetric").removeprefix(".")
+            yield inside if inside in MODULES else inside.rpartition(".")[0]
+
+
+def upward_imports(module):
+    return {other for other in own_modules(imports(module)) if other and PLACE[other] > PLACE[module]}
+
+
+def test_every_module_has_a_place_in_the_layers():
+    assert set(MODULES) - {""} == set(PLACE)
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) & set(PLACE)))
+def test_no_import_points_to_a_lower_layer(module):
+    assert not upward_imports(module), f"{module} imports from below itself"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_heavy_packages_stay_in_their_modules(module):
+    heavy = {name.split(".")[0] for name in imports(module)} & set(HEAVY)
+    assert not {package for package in heavy if module not in HEAVY[package]}
+
+
+def test_the_package_itself_imports_only_its_own_modules_and_the_standard_library():
+    assert {name.split(".")[0] for name in imports("")} <= {"__future__", "importlib", "typing", "groundmetric"}
+
+
+def test_the_check_sees_imports_of_every_form():
+    source = "import torch.nn\nfrom ..metric import GroundMetric\nfrom . import costs\ndef f():\n    from .. import pl"
+    found = set(imported_names(ast.parse(source), "transport.pairs", is_package=False))
+    assert found == {"torch.nn", "groundmetric.metric.GroundMetric", "groundmetric.transport.costs", "groundmetric.pl"}

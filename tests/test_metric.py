@@ -1,0 +1,250 @@
+"""GroundMetric: what it measures, and the file it is kept in."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.spatial.distance import cdist
+
+from groundmetric import Distributions, GroundMetric
+
+W = np.array([[2.0, 0.0, -1.0], [0.5, 3.0, 1.0]])
+NAMES = ["größe", "重さ", "µ 'quoted' \"x\""]
+VARIANCES = np.array([4.0, 0.25, 9.0])
+X = np.random.default_rng(0).normal(size=(7, 3))
+LEARNED = GroundMetric(W, NAMES, variances=VARIANCES)
+EUCLID = GroundMetric.euclidean(3)
+
+
+def equal(one, other):
+    """The same metric in every respect that a file keeps."""
+    if type(one) is not type(other) or one.features != other.features:
+        return False
+    if hasattr(one, "weight"):
+        return one.weight == other.weight and equal(one.one, other.one) and equal(one.other, other.other)
+    if (one.variances is None) != (other.variances is None):
+        return False
+    same_variances = one.variances is None or np.array_equal(one.variances, other.variances)
+    return same_variances and np.array_equal(one.components, other.components)
+
+
+METRICS = {
+    "linear": GroundMetric(W),
+    "named": LEARNED,
+    "euclidean": EUCLID,
+    "euclidean named": GroundMetric.euclidean(3, NAMES),
+    "blend": LEARNED.blend(EUCLID, 0.3),
+    "blend of blends": LEARNED.blend(EUCLID, 0.1).blend(GroundMetric(-W, NAMES), 0.7),
+}
+each_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [np.asarray, np.asfortranarray, np.ndarray.tolist, sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix,
+     lambda x: pd.DataFrame(x, columns=NAMES), lambda x: Distributions(x, range(7)),
+     lambda x: Distributions(sparse.csr_matrix(x), range(7), features=NAMES)],
+)  # fmt: skip
+def test_projection_is_the_product_with_the_components(wrap):
+    assert_allclose(LEARNED.project(wrap(X)), X @ W.T, rtol=1e-14)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, bool])
+def test_points_of_other_types_are_projected_in_float64(wrap, dtype):
+    rows = (10 * X).astype(dtype)
+    z = LEARNED.project(wrap(rows))
+    assert z.dtype == np.float64
+    assert_allclose(z, rows.astype(np.float64) @ W.T, rtol=1e-14, atol=1e-14)
+
+
+def test_more_points_than_a_block_are_projected_alike():
+    many = np.random.default_rng(1).normal(size=(20000, 3)).astype(np.float32)
+    assert_allclose(LEARNED.project(many), many.astype(np.float64) @ W.T, rtol=1e-12, atol=1e-12)
+
+
+def test_distances_are_mahalanobis_distances():
+    inner = W.T @ W
+    assert_allclose(LEARNED.matrix(), inner)
+    by_hand = [[np.sqrt((x - y) @ inner @ (x - y)) for y in X[:3]] for x in X]
+    assert_allclose(LEARNED.distances(X, X[:3]), by_hand, atol=1e-12)
+    assert_allclose(LEARNED.distances(X), cdist(X @ W.T, X @ W.T), atol=1e-14)
+
+
+def test_importance_sums_to_one_and_counts_the_spread_of_the_data():
+    share = (W**2).sum(axis=0) * VARIANCES
+    assert_allclose(LEARNED.importance(), share / share.sum())
+    assert LEARNED.importance().sum() == pytest.approx(1.0)
+    assert_allclose(GroundMetric(W).importance(), (W**2).sum(axis=0) / (W**2).sum())
+
+
+def test_the_bare_importance_is_the_diagonal_of_the_matrix():
+    assert_allclose(LEARNED.importance(bare=True), np.diag(W.T @ W))
+
+
+@pytest.mark.parametrize("c", [1e-6, 1e6, -3.0])
+def test_importance_does_not_depend_on_units(c):
+    units = np.array([1.0, c, 1.0])
+    rescaled = GroundMetric(W / units, variances=VARIANCES * units**2)
+    assert_allclose(rescaled.importance(), LEARNED.importance(), rtol=1e-12)
+
+
+def test_a_metric_that_is_zero_finds_all_features_equally_important():
+    assert_allclose(GroundMetric(np.zeros((2, 4))).importance(), 0.25)
+
+
+def test_the_euclidean_metric_equals_the_identity_without_storing_it():
+    identity, huge = GroundMetric(np.eye(3)), GroundMetric.euclidean(10**6)
+    assert_array_equal(EUCLID.project(X), X)
+    assert_array_equal(EUCLID.matrix(), identity.matrix())
+    assert_array_equal(EUCLID.importance(), identity.importance())
+    assert_array_equal(EUCLID.importance(bare=True), identity.importance(bare=True))
+    assert_allclose(EUCLID.distances(X), identity.distances(X), atol=1e-14)
+    assert (huge.n_features, huge.n_components, huge.importance().size) == (10**6, 10**6, 10**6)
+    assert huge.distances(sparse.csr_matrix(([3.0], ([0], [5])), (2, 10**6))).tolist() == [[0.0, 3.0], [3.0, 0.0]]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
+def test_a_blend_of_distances_is_their_weighted_average(weight):
+    by_hand = (1 - weight) * cdist(X @ W.T, X[:4] @ W.T) + weight * cdist(X, X[:4])
+    assert_allclose(LEARNED.blend(EUCLID, weight).distances(X, X[:4]), by_hand, atol=1e-13)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
+def test_a_blend_of_matrices_is_the_mahalanobis_distance_of_their_average(weight):
+    between = LEARNED.blend(EUCLID, weight, of="matrices")
+    assert_allclose(between.matrix(), (1 - weight) * W.T @ W + weight * np.eye(3), atol=1e-14)
+    by_hand = cdist(X, X, "mahalanobis", VI=between.matrix())
+    assert_allclose(between.distances(X), by_hand, atol=1e-12)
+
+
+def test_distances_in_a_blend_are_those_of_the_two_parts_of_its_projection():
+    z = LEARNED.blend(EUCLID, 0.3).project(X)
+    assert_allclose(LEARNED.blend(EUCLID, 0.3).distances(X), cdist(z[:, :2], z[:, :2]) + cdist(z[:, 2:], z[:, 2:]))
+
+
+def test_a_blend_knows_the_variances_whichever_metric_brought_them():
+    assert_allclose(EUCLID.blend(LEARNED, 1.0, of="matrices").importance(), LEARNED.importance())
+    assert_allclose(LEARNED.blend(EUCLID, 0.0, of="matrices").importance(), LEARNED.importance())
+
+
+def test_an_average_of_distances_has_no_components():
+    with pytest.raises(TypeError, match="of='matrices'"):
+        LEARNED.blend(EUCLID).matrix()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weight": 1.5}, "weight is 1.5"),
+        ({"weight": float("nan")}, "weight is nan"),
+        ({"of": "squares"}, "of is 'squares'"),
+        ({"other": GroundMetric.euclidean(4)}, "4 features, this one 3"),
+    ],
+)
+def test_a_blend_that_makes_no_sense_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        LEARNED.blend(**{"other": EUCLID, "weight": 0.5, **change})
+
+
+@each_metric
+def test_a_saved_metric_comes_back_the_same(metric, tmp_path):
+    path = tmp_path / "ü metric.anything"
+    metric.save(path)
+    loaded = GroundMetric.load(str(path))
+    assert equal(loaded, metric)
+    assert_array_equal(loaded.distances(X), metric.distances(X))
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def saved(metric, path):
+    metric.save(path)
+    return path.read_bytes()
+
+
+def rewritten_header(path, **changes):
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(bytes(arrays["header"])) | changes
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
+    path = tmp_path / "metric"
+    LEARNED.save(path)
+    rewritten_header(path, version=99, metric={"kind": "unheard of"})
+    with pytest.raises(ValueError, match=r"version 99.*update groundmetric"):
+        GroundMetric.load(path)
+
+
+@each_metric
+def test_a_truncated_file_is_called_damaged(metric, tmp_path):
+    path = tmp_path / "metric"
+    whole = saved(metric, path)
+    for length in [*range(0, len(whole), 17), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="damaged or not a saved GroundMetric"):
+            GroundMetric.load(path)
+
+
+def what_goes_wrong(path, metric):
+    """Nothing, where the file gives the same metric or a ValueError that names it."""
+    try:
+        return [] if equal(GroundMetric.load(path), metric) else ["another metric"]
+    except ValueError as error:
+        return [] if path.name in str(error) else [f"not named: {error}"]
+    except Exception as error:
+        return [repr(error)]
+
+
+LARGE = {"large": GroundMetric(np.random.default_rng(0).normal(size=(5, 300)), variances=np.ones(300))}
+
+
+@pytest.mark.parametrize("metric", (METRICS | LARGE).values(), ids=(METRICS | LARGE).keys())
+def test_a_flipped_byte_never_gives_another_metric(metric, tmp_path):
+    path = tmp_path / "metric"
+    whole = saved(metric, path)
+    inside = set(range(400, len(whole) - 400)) - set(range(400, len(whole) - 400, 19))
+    wrong = {}
+    for position in sorted(set(range(len(whole))) - (inside if len(whole) > 2000 else set())):
+        for flip in (0x01, 0x10, 0xFF):
+            path.write_bytes(whole[:position] + bytes([whole[position] ^ flip]) + whole[position + 1 :])
+            for problem in what_goes_wrong(path, metric):
+                wrong.setdefault(problem, []).append((position, flip))
+    assert not wrong
+
+
+def test_another_npz_file_is_no_metric_and_a_missing_file_is_not_found(tmp_path):
+    np.savez(tmp_path / "other.npz", components=W)
+    with pytest.raises(ValueError, match=r"other\.npz.*not a saved GroundMetric"):
+        GroundMetric.load(tmp_path / "other.npz")
+    with pytest.raises(FileNotFoundError, match="missing"):
+        GroundMetric.load(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=repr)
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(error, tmp_path, monkeypatch):
+    path = tmp_path / "metric"
+    LEARNED.save(path)
+
+    def fail_half_way(file, **arrays):
+        file.write(b"half")
+        raise error
+
+    monkeypatch.setattr(np, "savez_compressed", fail_half_way)
+    with pytest.raises(type(error)):
+        EUCLID.save(path)
+    assert os.listdir(tmp_path) == ["metric"]
+    assert equal(GroundMetric.load(path), LEARNED)
+
+
+def test_a_saved_file_may_be_read_by_whoever_may_read_other_new_files(tmp_path):
+    LEARNED.save(tmp_path / "metric")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "metric").stat().st_mode == (tmp_path / "other").stat().st_mode

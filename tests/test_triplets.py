@@ -1,0 +1,112 @@
+"""Triplets: as many as there should be, of the right classes, over pairs that are listed once."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from groundmetric.triplets import Triplets, nearest_triplets, random_triplets
+
+SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
+
+
+def labels_of(sizes, seed=0):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return np.random.default_rng(seed).permutation(labels)
+
+
+def distances_of(labels, seed=0):
+    apart = np.random.default_rng(seed).random((labels.size, labels.size))
+    return apart + apart.T
+
+
+def both_kinds(labels, t):
+    return random_triplets(labels, t, np.random.RandomState(0)), nearest_triplets(labels, t, distances_of(labels))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_every_anchor_has_t_of_its_class_times_t_of_each_other(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(labels, t):
+        assert len(triplets) == labels.size * t**2 * (len(sizes) - 1)
+        assert_array_equal(np.bincount(triplets.j), t**2 * (len(sizes) - 1))
+        assert len(set(zip(triplets.i, triplets.j, triplets.k, strict=True))) == len(triplets)
+
+
+class_sizes = st.lists(st.integers(1, 6), min_size=2, max_size=4)
+
+
+@given(class_sizes, st.integers(1, 4))
+def test_labels_are_right_and_nobody_is_its_own_neighbour(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(labels, t):
+        assert np.all(triplets.i != triplets.j)
+        assert_array_equal(labels[triplets.i], labels[triplets.j])
+        assert np.all(labels[triplets.k] != labels[triplets.j])
+
+
+@given(class_sizes, st.integers(1, 4))
+def test_small_classes_give_what_they_have(sizes, t):
+    labels = labels_of(sizes)
+    expected = sum(
+        n * min(n - 1, t) * sum(min(m, t) for other, m in enumerate(sizes) if other != c) for c, n in enumerate(sizes)
+    )
+    for triplets in both_kinds(labels, t):
+        assert len(triplets) == expected
+
+
+def test_a_class_of_one_is_a_neighbour_but_no_anchor():
+    labels = np.array([0, 0, 0, 1])
+    triplets = random_triplets(labels, 3, np.random.RandomState(0))
+    assert set(triplets.j) == {0, 1, 2}
+    assert set(triplets.k) == {3}
+
+
+@given(class_sizes, st.integers(1, 3))
+def test_pairs_are_listed_once_and_triplets_point_to_theirs(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(labels, t):
+        pairs = list(zip(triplets.first, triplets.second, strict=True))
+        assert np.all(triplets.first < triplets.second)
+        assert len(set(pairs)) == len(pairs)
+        assert set(triplets.near) | set(triplets.far) == set(range(len(pairs)))
+        for i, j, k, near, far in zip(triplets.i, triplets.j, triplets.k, triplets.near, triplets.far, strict=True):
+            assert pairs[near] == (min(i, j), max(i, j))
+            assert pairs[far] == (min(j, k), max(j, k))
+
+
+def test_known_triplets_have_known_pairs():
+    triplets = Triplets.from_indices(np.array([1, 0]), np.array([0, 1]), np.array([2, 2]), 3)
+    assert (triplets.first.tolist(), triplets.second.tolist()) == ([0, 0, 1], [1, 2, 2])
+    assert (triplets.near.tolist(), triplets.far.tolist()) == ([0, 0], [1, 2])
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_nearest_are_nearer_than_those_left_out(sizes):
+    labels, t = labels_of(sizes), 2
+    distances = distances_of(labels)
+    triplets = nearest_triplets(labels, t, distances)
+    for anchor in range(labels.size):
+        mine = triplets.j == anchor
+        for c in range(len(sizes)):
+            chosen = np.unique((triplets.i if c == labels[anchor] else triplets.k)[mine])
+            chosen = chosen[labels[chosen] == c]
+            members = np.setdiff1d(np.flatnonzero(labels == c), anchor)
+            assert_array_equal(np.sort(chosen), np.sort(members[np.argsort(distances[anchor, members])[:t]]))
+
+
+def test_the_same_seed_gives_the_same_triplets_and_another_seed_others():
+    labels = labels_of((6, 6))
+    one, again, other = (random_triplets(labels, 2, np.random.RandomState(seed)) for seed in (5, 5, 6))
+    assert_array_equal([one.i, one.j, one.k], [again.i, again.j, again.k])
+    assert np.any(one.i != other.i)
+
+
+def test_random_neighbours_are_drawn_evenly():
+    labels, random = labels_of((5, 5)), np.random.RandomState(0)
+    anchor_first = [random_triplets(labels, 1, random) for _ in range(400)]
+    drawn = np.bincount([triplets.k[triplets.j == 0][0] for triplets in anchor_first], minlength=10)
+    others = drawn[labels != labels[0]]
+    assert np.all(np.abs(others - 80) < 5 * np.sqrt(80 * 0.8))

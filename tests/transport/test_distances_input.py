@@ -1,0 +1,120 @@
+"""What distances take, refuse and warn of; cohorts that are large or awkward."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import ConvergenceWarning
+
+import groundmetric as gm
+from groundmetric.point_distances import euclidean
+
+from .cohorts import cohort
+
+
+@pytest.fixture
+def D():
+    return cohort(np.random.default_rng(0), [5, 9, 3], 4)
+
+
+@pytest.mark.parametrize("function", [gm.pairwise_distances, lambda A, B: gm.kneighbors(A, B, 1)])
+def test_other_numbers_of_features_are_refused(D, function):
+    other = cohort(np.random.default_rng(0), [5, 9, 3], 5)
+    with pytest.raises(ValueError, match="A has 4 features, B has 5"):
+        function(D, other)
+
+
+@pytest.mark.parametrize("n_features", [3, 5])
+def test_a_metric_for_other_features_is_refused(D, n_features):
+    for metric in (gm.GroundMetric(np.ones((2, n_features))), gm.GroundMetric.euclidean(n_features)):
+        with pytest.raises(ValueError, match=f"4 features, but the metric was made for {n_features}"):
+            gm.pairwise_distances(D, metric=metric)
+
+
+def test_features_of_other_names_are_refused():
+    A, B = (gm.Distributions(np.eye(2), [0, 1], features=names) for names in (["x", "y"], ["y", "x"]))
+    with pytest.raises(ValueError, match="features of other names"):
+        gm.pairwise_distances(A, B)
+
+
+def test_a_metric_with_other_feature_names_is_refused():
+    A = gm.Distributions(np.eye(2), [0, 1], features=["x", "y"])
+    with pytest.raises(ValueError, match="feature 0 is 'x', the metric has 'y'"):
+        gm.pairwise_distances(A, metric=gm.GroundMetric(np.eye(2), ["y", "x"]))
+
+
+def test_an_unknown_metric_is_refused(D):
+    with pytest.raises(ValueError, match="nonsense"):
+        gm.pairwise_distances(D, metric="nonsense")
+    with pytest.raises(TypeError, match="metric is 3"):
+        gm.pairwise_distances(D, metric=3)
+
+
+def test_an_unknown_solver_is_refused(D):
+    with pytest.raises(ValueError, match="solver is 'guess'"):
+        gm.pairwise_distances(D, solver="guess")
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
+def test_pivot_limit_warns_and_bounds_from_above(metric):
+    D = cohort(np.random.default_rng(0), [20, 30, 25], 2)
+    with pytest.warns(ConvergenceWarning, match="3 solves stopped at the pivot limit.*max_pivots"):
+        stopped = gm.pairwise_distances(D, metric=metric, max_pivots=1)
+    assert (stopped >= gm.pairwise_distances(D, metric=metric)).all()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
+def test_pivot_limit_warns_in_the_search_too(metric):
+    D = cohort(np.random.default_rng(0), [20, 30, 25], 2)
+    with pytest.warns(ConvergenceWarning, match="max_pivots"):
+        gm.kneighbors(D, n_neighbors=1, metric=metric, max_pivots=1)
+
+
+@pytest.mark.parametrize("n_features", [2, 16, 17, 300])
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e8])
+def test_point_distances_are_accurate_between_near_duplicates(n_features, offset):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, n_features)) + offset
+    y = np.vstack([x[:10], x[10:20] + 1e-3 * rng.normal(size=(10, n_features)), rng.normal(size=(10, n_features))])
+    assert_allclose(euclidean(x, y), cdist(x, y), rtol=1e-9)
+
+
+def test_point_distances_are_accurate_at_every_closeness():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 100))
+    y = x + 10.0 ** np.linspace(-15, 1, 60)[:, None] * rng.normal(size=x.shape)
+    assert_allclose(euclidean(x, y), cdist(x, y), rtol=1e-9)
+
+
+def test_distances_are_accurate_far_from_the_origin():
+    rng = np.random.default_rng(0)
+    for k in (1, 2, 40):
+        D = cohort(rng, [5, 9, 3], k)
+        lattice = np.round(D.points * 1024) / 1024  # so that the shift rounds nothing
+        here, far = (gm.Distributions(lattice + shift, np.repeat(D.names, D.sizes)) for shift in (0.0, 2.0**30))
+        assert_allclose(gm.pairwise_distances(far), gm.pairwise_distances(here), rtol=1e-7)
+
+
+@pytest.mark.parametrize(("n", "k"), [(600, 1), (600, 2), (80, 40)])
+def test_hundreds_of_single_points(n, k):
+    x = np.random.default_rng(0).normal(size=(n, k))
+    assert_allclose(gm.pairwise_distances(x), cdist(x, x), rtol=1e-9, atol=1e-12)
+
+
+def test_neighbours_of_queries_among_thousands_of_single_points():
+    rng = np.random.default_rng(0)
+    x, queries = rng.normal(size=(3000, 2)), rng.normal(size=(40, 2))
+    distances, indices, solves = gm.kneighbors(queries, x, 5, return_solves=True)
+    expected = cdist(queries, x)
+    assert_allclose(distances, np.sort(expected, axis=1)[:, :5], rtol=1e-9)
+    assert_allclose(np.take_along_axis(expected, indices, axis=1), distances, rtol=1e-9)
+    assert solves < expected.size / 10
+
+
+def test_thousands_of_tiny_distributions():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 4, 3000)
+    D = gm.Distributions(rng.normal(size=(sizes.sum(), 2)), np.repeat(np.arange(3000), sizes))
+    distances = gm.pairwise_distances(D[:10], D)
+    assert distances.shape == (10, 3000)
+    assert_allclose(distances[:, :10], gm.pairwise_distances(D[:10]), rtol=1e-9, atol=1e-12)

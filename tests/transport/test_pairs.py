@@ -1,0 +1,115 @@
+"""Many pairs whose points move: values, whatever the moves, the memory and the threads."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import wasserstein_distance
+
+from groundmetric.parallel import Threads
+from groundmetric.transport.masses import Masses
+from groundmetric.transport.pairs import LineTransport, PairTransport
+
+from .cohorts import ALL_WEIGHTS, all_pairs, block, cohort, everything, one_by_one, transport, walk
+
+SIZES = [1, 9, 4, 12, 7, 1, 6]
+
+
+@pytest.fixture(params=[(k, weights) for k in (1, 2, 5) for weights in ALL_WEIGHTS], ids=lambda p: f"{p[1]}-{p[0]}d")
+def D(request):
+    k, weights = request.param
+    return cohort(np.random.default_rng(k), SIZES, k, weights)
+
+
+def test_values_are_those_of_single_solves(D):
+    pairs = transport(D)
+    assert_allclose(pairs.solve(everything(pairs)), one_by_one(D), rtol=1e-12)
+    assert pairs.answers.optimal.all()
+
+
+def test_only_the_pairs_asked_for_are_solved_and_in_that_order(D):
+    pairs, which = transport(D), np.array([13, 2, 7])
+    assert_allclose(pairs.solve(which), one_by_one(D)[which], rtol=1e-12)
+    assert_array_equal(np.flatnonzero(np.isfinite(pairs.answers.value)), np.sort(which))
+
+
+def test_warm_values_are_those_of_fresh_transport(D):
+    pairs = transport(D)
+    for points in walk(np.random.default_rng(1), D, 8):
+        pairs.move_all(points)
+        assert_allclose(pairs.solve(everything(pairs)), one_by_one(D, points), rtol=1e-12)
+
+
+def test_moving_one_distribution_moves_only_its_own_pairs(D):
+    pairs = transport(D)
+    before = pairs.solve(everything(pairs)).copy()
+    pairs.move(3, block(D, 3)[0] + 5.0)
+    after = pairs.solve(everything(pairs))
+    concerned = (pairs.first == 3) | (pairs.second == 3)
+    assert_allclose(after[~concerned], before[~concerned], rtol=1e-14)
+    assert (np.abs(after - before)[concerned] > 1e-3).all()
+
+
+def test_solving_again_without_a_move_takes_no_pivots(D):
+    pairs = transport(D)
+    first = pairs.solve(everything(pairs)).copy()
+    assert_array_equal(pairs.solve(everything(pairs)), first)
+    assert not pairs.answers.pivots.any()
+
+
+def test_rescaling_is_moving_all_points(D):
+    pairs = transport(D)
+    values = pairs.solve(everything(pairs)).copy()
+    pairs.rescale(3.0)
+    assert_allclose(pairs.answers.value, 3.0 * values, rtol=1e-15)
+    assert_allclose(pairs.solve(everything(pairs)), 3.0 * values, rtol=1e-12)
+
+
+def test_values_do_not_depend_on_memory(D):
+    bytes_for_some = 20 * 60
+    by_memory = [transport(D, memory=memory) for memory in (0.0, bytes_for_some, 2e9)]
+    rng = np.random.default_rng(2)
+    for points in walk(rng, D, 6):
+        which = rng.permutation(everything(by_memory[0]))[: rng.integers(1, 21)]
+        for pairs in by_memory:
+            pairs.move_all(points)
+        none, some, plenty = (pairs.solve(which) for pairs in by_memory)
+        assert_allclose(none, plenty, rtol=1e-12)
+        assert_allclose(some, plenty, rtol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_threads_give_the_serial_values_bit_for_bit(k):
+    rng = np.random.default_rng(0)
+    D = cohort(rng, rng.integers(250, 400, 9), k, "both")  # more than one batch of work
+    serial, threaded = transport(D), transport(D, n_jobs=3)
+    for points in walk(rng, D, 2):
+        for pairs in (serial, threaded):
+            pairs.move_all(points)
+            pairs.solve(everything(pairs))
+        assert_array_equal(threaded.answers.value, serial.answers.value)
+        assert_array_equal(threaded.answers.pivots, serial.answers.pivots)
+
+
+def test_line_transport_is_scipy_s():
+    D = cohort(np.random.default_rng(0), SIZES, 1, "both")
+    pairs = transport(D)
+    for value, d, e in zip(pairs.solve(everything(pairs)), *all_pairs(D), strict=True):
+        (x, a), (y, b) = block(D, d), block(D, e)
+        assert_allclose(value, wasserstein_distance(x[:, 0], y[:, 0], a, b), rtol=1e-12)
+
+
+def test_line_transport_is_pair_transport_in_one_dimension():
+    D = cohort(np.random.default_rng(0), SIZES, 1, "both")
+    line = transport(D)
+    pairs = PairTransport(Masses.of(D), *all_pairs(D), 1, threads=Threads(1))
+    pairs.move_all(D.points)
+    assert isinstance(line, LineTransport)
+    assert_allclose(line.solve(everything(line)), pairs.solve(everything(line)), rtol=1e-12)
+
+
+def test_pivot_limit_is_noted_and_the_value_bounds_from_above():
+    D = cohort(np.random.default_rng(0), [20, 30, 25], 2)
+    stopped = transport(D, max_pivots=1)
+    values = stopped.solve(everything(stopped))
+    assert not stopped.answers.optimal.any()
+    assert (values > one_by_one(D)).all()

@@ -1,0 +1,142 @@
+"""One problem at a time: the value, the plan and the proof that comes with it."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import groundmetric as gm
+from groundmetric.transport import Status
+
+from .problems import COSTS, MASSES, planted, problem
+
+# 64 columns are scanned at a time, so the sizes around it matter.
+SHAPES = [(1, 1), (1, 9), (9, 1), (6, 6), (8, 12), (17, 5), (20, 64), (33, 65), (70, 129)]
+CASES = [(costs, masses, shape) for costs in COSTS for masses in MASSES for shape in SHAPES]
+
+
+def plan_matrix(plan, shape):
+    matrix = np.zeros(shape)
+    np.add.at(matrix, (plan.rows, plan.cols), plan.mass)
+    return matrix
+
+
+def assert_marginals(plan, task):
+    matrix = plan_matrix(plan, task.cost.shape)
+    total = task.a.sum()
+    assert (plan.mass > 0).all()
+    assert_allclose(matrix.sum(axis=1), task.a, rtol=1e-9, atol=1e-15 * total)
+    assert_allclose(matrix.sum(axis=0), task.b, rtol=1e-9, atol=1e-15 * total)
+
+
+def assert_feasible(potentials, cost):
+    u, v = potentials
+    assert (u[:, None] + v - cost).max() <= 1e-9 * np.abs(cost).max()
+
+
+def assert_proved(plan, task):
+    """The plan ships the masses, costs what it says, and the potentials show that no plan costs less."""
+    u, v = plan.potentials
+    assert plan.status is Status.OPTIMAL
+    assert_marginals(plan, task)
+    assert_feasible((u, v), task.cost)
+    assert_allclose(plan.mass @ task.cost[plan.rows, plan.cols], plan.value, rtol=1e-12, atol=1e-14 * task.scale)
+    assert_allclose(task.a @ u + task.b @ v, plan.value, rtol=1e-9, atol=1e-12 * task.scale)
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2][0]}x{case[2][1]}")
+def task(request):
+    return problem(*request.param)
+
+
+@pytest.fixture(scope="module")
+def plan(task):
+    return gm.transport.solve(task.cost, task.a, task.b)
+
+
+def test_value_is_the_oracle_s(task, plan):
+    assert_allclose(plan.value, task.value, rtol=1e-9, atol=1e-13 * task.scale)
+
+
+def test_plan_comes_with_its_proof(task, plan):
+    assert_proved(plan, task)
+
+
+def test_plan_is_sparse_and_names_every_arc_once(task, plan):
+    n, m = np.count_nonzero(task.a), np.count_nonzero(task.b)
+    assert plan.mass.size <= n + m - 1
+    assert len(set(zip(plan.rows, plan.cols, strict=True))) == plan.mass.size
+
+
+@pytest.mark.parametrize("total", [1e-300, 1e-9, 1e-3, 7.5, 1e6, 1e300])
+@pytest.mark.parametrize("masses", ["equal", "random", "some zero"])
+def test_total_mass_need_not_be_one(masses, total):
+    task = problem("plane", masses, (12, 17), total)
+    plan = gm.transport.solve(task.cost, task.a, task.b)
+    assert_allclose(plan.value, task.value, rtol=1e-9)
+    assert_proved(plan, task)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 4), (30, 41), (90, 60)])
+@pytest.mark.parametrize("slack", [1.0, 1e-6])
+def test_planted_answer_is_found(shape, slack):
+    for seed in range(5):
+        task = planted(np.random.default_rng(seed), *shape, slack)
+        plan = gm.transport.solve(task.cost, task.a, task.b)
+        assert_allclose(plan.value, task.value, rtol=1e-9, atol=1e-12 * task.scale)
+        assert_proved(plan, task)
+
+
+@pytest.mark.parametrize("costs", COSTS)
+def test_many_sizes_against_the_oracle(costs):
+    for seed in range(20):
+        n, m = np.random.default_rng(seed).integers(1, 25, 2)
+        task = problem(costs, "random" if seed % 2 else "equal", (int(n), int(m)), seed=seed)
+        plan = gm.transport.solve(task.cost, task.a, task.b)
+        assert_allclose(plan.value, task.value, rtol=1e-9, atol=1e-13 * task.scale)
+        assert_proved(plan, task)
+
+
+def test_masses_default_to_equal_ones_of_sum_one():
+    task = problem("plane", "equal", (6, 10))
+    plan, explicit = gm.transport.solve(task.cost), gm.transport.solve(task.cost, task.a, task.b)
+    assert plan.value == explicit.value
+    assert_array_equal(plan.mass, explicit.mass)
+    assert_allclose(plan.mass.sum(), 1.0)
+
+
+def test_one_side_may_have_default_masses():
+    task = problem("plane", "equal", (6, 10))
+    b = np.arange(1.0, 11.0) / 55
+    assert gm.transport.solve(task.cost, b=b).value == gm.transport.solve(task.cost, task.a, b).value
+
+
+def test_assignment_of_a_permuted_set_is_the_permutation():
+    rng = np.random.default_rng(0)
+    x, order = rng.normal(size=(50, 3)), rng.permutation(50)
+    cost = np.linalg.norm(x[:, None] - x[order], axis=2)
+    plan = gm.transport.solve(cost)
+    assert plan.value == 0.0
+    assert_array_equal(order[plan.cols], plan.rows)
+
+
+def test_zero_masses_neither_send_nor_receive():
+    task = problem("plane", "some zero", (12, 15))
+    plan = gm.transport.solve(task.cost, task.a, task.b)
+    assert (task.a[plan.rows] > 0).all()
+    assert (task.b[plan.cols] > 0).all()
+
+
+def test_costs_of_points_without_mass_do_not_matter():
+    task = problem("plane", "some zero", (12, 15))
+    other = task.cost.copy()
+    other[task.a == 0] = -1e6
+    other[:, task.b == 0] = 1e6
+    plan = gm.transport.solve(other, task.a, task.b)
+    assert plan.value == gm.transport.solve(task.cost, task.a, task.b).value
+    assert_feasible(plan.potentials, other)
+
+
+def test_equal_masses_ship_exact_fractions():
+    plan = gm.transport.solve(problem("plane", "equal", (6, 9)).cost)
+    units = plan.mass * 18
+    assert_allclose(units, np.rint(units), rtol=1e-14)

@@ -1,0 +1,124 @@
+"""Starting from an earlier basis, and stopping early."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import groundmetric as gm
+from groundmetric.transport import Basis, Status
+
+from .problems import problem
+from .test_solve import assert_feasible, assert_marginals, assert_proved
+
+
+def moved(task, amount, seed=1):
+    rng = np.random.default_rng(seed)
+    return task.cost + amount * rng.normal(size=task.cost.shape)
+
+
+@pytest.mark.parametrize("masses", ["equal", "random", "multiples", "1e-12", "some zero", "all but one zero"])
+@pytest.mark.parametrize("amount", [1e-6, 0.01, 10.0])
+def test_warm_start_gives_the_cold_value(masses, amount):
+    task = problem("plane", masses, (30, 41))
+    basis = gm.transport.solve(task.cost, task.a, task.b).basis
+    for seed in range(5):
+        cost = moved(task, amount, seed)
+        warm = gm.transport.solve(cost, task.a, task.b, start=basis)
+        assert_allclose(warm.value, gm.transport.solve(cost, task.a, task.b).value, rtol=1e-12)
+        basis = warm.basis
+
+
+def test_small_changes_need_fewer_pivots_than_a_cold_start():
+    task = problem("plane", "equal", (60, 60))
+    basis = gm.transport.solve(task.cost).basis
+    cost = moved(task, 1e-3)
+    assert gm.transport.solve(cost, start=basis).pivots < gm.transport.solve(cost).pivots
+
+
+@pytest.mark.parametrize("costs", ["plane", "integers", "equal", "duplicates"])
+@pytest.mark.parametrize("masses", ["equal", "random", "some zero"])
+def test_start_is_not_modified(costs, masses):
+    task = problem(costs, masses, (15, 20))
+    start = gm.transport.solve(task.cost, task.a, task.b).basis
+    before = start.parent.tobytes(), start.level.tobytes()
+    assert gm.transport.solve(moved(task, 1.0), task.a, task.b, start=start).pivots > 0
+    assert (start.parent.tobytes(), start.level.tobytes()) == before
+
+
+def test_later_changes_to_a_plan_leave_its_basis_alone():
+    task = problem("plane", "random", (15, 20))
+    plan = gm.transport.solve(task.cost, task.a, task.b)
+    for potential in plan.potentials:
+        potential[:] = np.nan
+    assert gm.transport.solve(task.cost, task.a, task.b, start=plan.basis).pivots == 0
+
+
+def test_start_from_an_unfinished_plan_reaches_the_optimum():
+    task = problem("plane", "random", (30, 30))
+    unfinished = gm.transport.solve(task.cost, task.a, task.b, max_pivots=5)
+    plan = gm.transport.solve(task.cost, task.a, task.b, start=unfinished.basis)
+    assert_proved(plan, task)
+    assert_allclose(plan.value, task.value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (5, 5), (6, 4), (5, 7)])
+def test_start_of_another_size_is_refused(shape):
+    start = gm.transport.solve(np.ones(shape)).basis
+    with pytest.raises(ValueError, match=rf"start is a basis of {shape[0]} × {shape[1]} .* has 5 × 6"):
+        gm.transport.solve(np.ones((5, 6)), start=start)
+
+
+def test_start_of_other_masses_is_refused():
+    cost = np.array([[0.0, 1.0], [1.0, 0.0]])
+    start = gm.transport.solve(cost, [0.9, 0.1], [0.5, 0.5]).basis
+    with pytest.raises(ValueError, match="start does not fit these masses"):
+        gm.transport.solve(cost, [0.1, 0.9], [0.5, 0.5], start=start)
+
+
+def test_start_of_equal_masses_is_refused_where_they_are_not():
+    task = problem("plane", "random", (8, 8))
+    start = gm.transport.solve(task.cost).basis
+    with pytest.raises(ValueError, match="start does not fit these masses"):
+        gm.transport.solve(task.cost, task.a, task.b, start=start)
+
+
+def test_start_with_other_points_without_mass_is_refused():
+    cost = np.ones((2, 2))
+    start = gm.transport.solve(cost, [1.0, 0.0], [0.5, 0.5]).basis
+    with pytest.raises(ValueError, match="start is a basis of 1 × 2"):
+        gm.transport.solve(cost, start=start)
+
+
+def test_start_that_is_no_tree_is_refused():
+    with pytest.raises(ValueError, match="start"):
+        gm.transport.solve(np.ones((1, 1)), start=Basis(np.array([1, 0, -1], np.int32), np.zeros(1)))
+
+
+@pytest.mark.parametrize("masses", ["equal", "random", "1e-12", "some zero"])
+@pytest.mark.parametrize("limit", [0, 1, 7])
+def test_pivot_limit_gives_a_feasible_plan_and_bounds(masses, limit):
+    task = problem("plane", masses, (40, 50))
+    plan = gm.transport.solve(task.cost, task.a, task.b, max_pivots=limit)
+    u, v = plan.potentials
+    assert plan.status is Status.PIVOT_LIMIT
+    assert not plan.optimal
+    assert plan.pivots == limit
+    assert_marginals(plan, task)
+    assert_feasible((u, v), task.cost)
+    assert task.a @ u + task.b @ v <= task.value * (1 + 1e-12)
+    assert plan.value > task.value
+    assert_allclose(plan.mass @ task.cost[plan.rows, plan.cols], plan.value, rtol=1e-12)
+
+
+def test_value_never_rises_with_more_pivots():
+    task = problem("plane", "random", (20, 20))
+    needed = gm.transport.solve(task.cost, task.a, task.b).pivots
+    plans = [gm.transport.solve(task.cost, task.a, task.b, max_pivots=limit) for limit in range(needed + 2)]
+    values = np.array([plan.value for plan in plans])
+    assert (np.diff(values) <= 1e-15).all()
+    assert plans[-1].optimal
+    assert not plans[needed // 2].optimal
+
+
+def test_status_says_what_to_do():
+    assert "max_pivots" in Status.PIVOT_LIMIT.value
