@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 from string import Template
@@ -29,6 +30,7 @@ from .metric import GroundMetric
 
 Loader = Callable[[int], tuple[Distributions, np.ndarray]]
 BUILT_IN: Mapping[str, Loader] = {"Synth 2D": datasets.synth_2d, "Synth 200D": datasets.synth_200d}
+Log = Callable[[str], None]
 N_NEIGHBORS = 5
 
 
@@ -50,8 +52,8 @@ class Picture(NamedTuple):
 
     name: str
     alt: str
-    caption: str
     draw: Callable[[Axes], Axes]
+    caption: str
 
 
 def run(
@@ -61,7 +63,7 @@ def run(
     loaders: Mapping[str, Loader] = BUILT_IN,
     max_epochs: int | None = None,
     verbose: int = 0,
-    log: Callable[[str], None] = lambda line: None,
+    log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """Learn on each data set, write everything into the folder `output`, and return the findings.
 
@@ -80,10 +82,13 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     log("getting ready: after an installation, code is compiled once (up to a minute)")
     _compile()
+    learner = GroundMetricLearner(random_state=seed, verbose=verbose)
+    if max_epochs is not None:
+        learner.set_params(max_epochs=max_epochs)
     findings: dict[str, Any] = {"groundmetric": __version__, "seed": seed, "datasets": []}
     sections = []
     for name, load in loaders.items():
-        study = examine(name, *load(seed), seed=seed, max_epochs=max_epochs, verbose=verbose, log=log)
+        study = examine(name, *load(seed), learner, seed, log)
         log(f"{name}: drawing")
         files, section = _write_study(folder, study)
         sections.append(section)
@@ -94,49 +99,28 @@ def run(
     return findings
 
 
-def examine(
-    name: str,
-    D: Distributions,
-    y: np.ndarray,
-    *,
-    seed: int = 0,
-    max_epochs: int | None = None,
-    verbose: int = 0,
-    log: Callable[[str], None] = lambda line: None,
-) -> Study:
+def examine(name: str, D: Distributions, y: np.ndarray, learner: GroundMetricLearner, seed: int, log: Log) -> Study:
     """Learn on half of the distributions, classify the other half with the learned and with the Euclidean metric."""
     train, test = map(np.sort, train_test_split(np.arange(len(D)), test_size=0.5, stratify=y, random_state=seed))
     log(f"{name}: learning from {len(train)} distributions")
-    learner = GroundMetricLearner(random_state=seed, verbose=verbose)
-    if max_epochs is not None:
-        learner.set_params(max_epochs=max_epochs)
     started = time.perf_counter()
     learner.fit(D[train], y[train])
     seconds = time.perf_counter() - started
     metrics = {"learned": learner.metric_, "Euclidean": GroundMetric.euclidean(D.shape[1], D.features)}
-    log(f"{name}: classifying the other {len(test)}, and measuring all distances")
+    log(f"{name}: classifying the other {len(test)}, measuring all distances")
     right = {kind: _count_right(metric, D, y, train, test) for kind, metric in metrics.items()}
-    distances = {kind: pairwise_distances(D, metric=metric, verbose=verbose) for kind, metric in metrics.items()}
+    distances = {kind: pairwise_distances(D, metric=m, verbose=learner.verbose) for kind, m in metrics.items()}
     shares, history = learner.metric_.importance(), learner.history_
     solved, saved = int(history["solved"].sum()), int(history["saved"].sum())
     found = {
-        "name": name,
-        "n_distributions": len(D),
-        "n_points": int(D.points.shape[0]),
-        "n_features": D.shape[1],
-        "n_classes": len(np.unique(y)),
-        "train": train.tolist(),
-        "test": test.tolist(),
-        "right": right,
-        "accuracy": {kind: count / len(test) for kind, count in right.items()},
+        "name": name, "n_distributions": len(D), "n_points": int(D.sizes.sum()), "n_features": D.shape[1],
+        "n_classes": len(np.unique(y)), "train": train.tolist(), "test": test.tolist(),
+        "right": right, "accuracy": {kind: count / len(test) for kind, count in right.items()},
         "important_feature": D.features[shares.argmax()] if D.features else f"feature {shares.argmax()}",
         "importance": float(shares.max()),
-        "seconds": round(seconds, 3),
-        "epochs": learner.n_iter_,
-        "solved": solved,
-        "saved": saved,
-        "share_saved": saved / (saved + solved),
-    }
+        "seconds": round(seconds, 3), "epochs": learner.n_iter_,
+        "solved": solved, "saved": saved, "share_saved": saved / (saved + solved),
+    }  # fmt: skip
     return Study(D, y, train, history, metrics, distances, found)
 
 
@@ -164,7 +148,7 @@ def _facts(found: Mapping[str, Any]) -> dict[str, str]:
     }
     return scores | {
         "accuracy of guessing": f"{1 / found['n_classes']:.2f}",
-        "most important feature": f"{found['important_feature']}, {pl.percent(found['importance'])} of the importance",
+        "most important feature": f"{found['important_feature']}, {pl.percent(found['importance'])} of importance",
         "learned in": f"{found['seconds']:.1f} s, {found['epochs']} epochs",
         "solves saved by bounds": f"{found['share_saved']:.0%}",
     }
@@ -186,38 +170,46 @@ def _compile() -> None:
 
 def pictures(study: Study) -> list[Picture]:
     """The figures of a study. Captions say what is drawn and quote what was found, whatever that is."""
-    D, y, found, learned = study.D, study.y, study.found, study.metrics["learned"]
+    D, found, learned = study.D, study.found, study.metrics["learned"]
     few = "" if D.shape[1] == 2 else f" along the first two of {D.shape[1]} features"
     important = f"{found['important_feature']} has {pl.percent(found['importance'])} of the importance"
-    drawn: list[tuple] = [
-        ("data", "Scatter plot of points", lambda ax: pl.points(D, y, ax),
-         f"The data: some points of all distributions{few}, coloured by the class of their distribution."),
-        ("learned_space", "Points in the learned space", lambda ax: pl.projection(learned, D, y, ax),
-         "The points as the learned metric sees them. Where colours part, it tells the classes apart."),
-        ("importance", "Bar chart of features", lambda ax: pl.importance(learned, ax, n=10),
-         f"What counts in the learned metric: {important}."),
-        ("training", "Line chart over the epochs of training", lambda ax: pl.history(study.history, ax),
-         "Training: the loss, the share of triplets that still pull, and the share of transport solves that bounds "
-         f"made unnecessary ({found['share_saved']:.0%} of all)."),
+    weights = Picture(
+        "importance", "Bar chart of the most important features", partial(pl.importance, learned, n=10),
+        f"What counts in the learned metric: {important}.",
+    ) if D.shape[1] > 2 else Picture(
+        "ellipses", "Ellipse of each metric", partial(pl.ellipse, study.metrics, variances=learned.variances),
+        "What counts in each metric: a distance looks mostly along the long axis of its ellipse, here in units of the "
+        f"data's spread. In the learned metric, {important}.",
+    )  # fmt: skip
+    return [
+        Picture("data", "Scatter plot of points", partial(pl.points, D, study.y),
+                f"The data: some points of all distributions{few}, coloured by the class of their distribution."),
+        Picture("learned_space", "Points in the learned space", partial(pl.projection, learned, D, study.y),
+                "The points as the learned metric sees them. Where colours part, it tells the classes apart."),
+        weights,
+        Picture("training", "Line chart over the epochs of training", partial(pl.history, study.history),
+                "Training: the loss, the share of triplets that still pull, and the share of transport solves that "
+                f"bounds made unnecessary ({found['share_saved']:.0%} of all)."),
+        *(_embedding(study, kind) for kind in study.metrics),
+        *(_heatmap(study, kind) for kind in study.metrics),
     ]  # fmt: skip
-    if D.shape[1] == 2:
-        drawn[2] = (
-            "ellipses", "Ellipse of each metric", lambda ax: pl.ellipse(study.metrics, ax, variances=learned.variances),
-            "What counts in each metric: a distance looks mostly along the long axis of its ellipse, here in units of "
-            f"the data's spread. In the learned metric, {important}.",
-        )  # fmt: skip
-    for kind, distances in study.distances.items():
-        drawn += [
-            (f"embedding_{kind.lower()}", f"Scatter plot of distributions under the {kind} metric",
-             lambda ax, distances=distances: pl.embedding(distances, y, ax, train=study.train),
-             f"Distributions under the {kind} metric: the nearer two marks, the more alike. By the nearest, "
-             f"{found['right'][kind]} of {len(found['test'])} test distributions are classified right."),
-            (f"distances_{kind.lower()}", f"Heat map of distances under the {kind} metric",
-             lambda ax, distances=distances: pl.heatmap(distances, y, ax),
-             f"Distances under the {kind} metric, sorted by class. Dark squares along the diagonal are classes that it "
-             "holds together."),
-        ]  # fmt: skip
-    return [Picture(name, alt, caption, draw) for name, alt, draw, caption in drawn]
+
+
+def _embedding(study: Study, kind: str) -> Picture:
+    caption = (
+        f"Distributions under the {kind} metric: the nearer two marks, the more alike. By the nearest, "
+        f"{study.found['right'][kind]} of {len(study.found['test'])} test distributions are classified right."
+    )
+    draw = partial(pl.embedding, study.distances[kind], study.y, train=study.train)
+    return Picture(f"embedding_{kind.lower()}", f"Scatter plot under the {kind} metric", draw, caption)
+
+
+def _heatmap(study: Study, kind: str) -> Picture:
+    caption = (
+        f"Distances under the {kind} metric, sorted by class. A class held together is a dark square on the diagonal."
+    )
+    draw = partial(pl.heatmap, study.distances[kind], study.y)
+    return Picture(f"distances_{kind.lower()}", f"Heat map of distances under the {kind} metric", draw, caption)
 
 
 def _write_study(folder: Path, study: Study) -> tuple[list[str], str]:
@@ -270,8 +262,8 @@ def _write(path: Path, content: bytes) -> None:
 
 _SECTION = Template("""<section>
 <h2>$name</h2>
-<p>$size. The metric was learned from $train of the distributions; the other $test were then classified by their $neighbors
-nearest among those.</p>
+<p>$size. The metric was learned from $train of the distributions; then the other $test were classified, each by the
+$neighbors nearest to it among those.</p>
 <dl>
 $facts</dl>
 <div class="figures">
@@ -294,8 +286,8 @@ dl div { display: flex; justify-content: space-between; gap: 1rem; border-bottom
 dt { color: var(--soft) } dt::first-letter { text-transform: uppercase }
 dd { margin: 0; text-align: right; overflow-wrap: anywhere }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 2rem }
-figure { margin: 0 } svg { width: 100%; height: auto } figcaption, footer { color: var(--soft); font-size: .9rem }
-footer { margin-top: 3rem }
+figure { margin: 0 } svg { width: 100%; height: auto }
+figcaption, footer { color: var(--soft); font-size: .9rem } footer { margin-top: 3rem }
 </style>
 <h1>Learning a ground metric</h1>
 <p>Every item here is a distribution: a cloud of points, with a class. Optimal transport says how far one cloud is from

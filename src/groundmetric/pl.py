@@ -1,7 +1,4 @@
-"""Figures: every function takes something computed, draws it on `ax` (or on a new figure) and returns the `ax`.
-
-Made for a column of a paper, 3.3 inches wide, in colours that most colour-blind readers can tell apart.
-"""
+"""Figures for a column of a paper: each function draws what was computed on `ax`, or on a new one, and returns it."""
 
 from __future__ import annotations
 
@@ -16,13 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse, Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
+from scipy import sparse
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from .distributions import Distributions
 from .metric import GroundMetric
 
-# The palette of Okabe and Ito, without black and yellow, which vanish on a dark or a white page.
+# Okabe and Ito's palette for the colour-blind, without black and yellow, which vanish on a dark or a white page.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 # A shape beside each colour, for grey prints. Their numbers differ, so that many classes get different pairs.
 MARKERS = ("o", "^", "s", "D", "v")
@@ -41,17 +39,14 @@ STYLE: dict[Any, Any] = {
 _ONE_AXIS = 0.95
 
 
-def points(
-    D: Distributions, y: Any, ax: Axes | None = None, *, features: tuple[int, int] = (0, 1), n: int = 1000
-) -> Axes:
+def points(D: Distributions, y: Any, ax: Axes | None = None, *, features: Any = (0, 1), n: int = 1000) -> Axes:
     """Points of all distributions along two features, coloured by class; at most `n` of them, always the same."""
     with _axes(ax) as ax:
-        classes, codes = _classes(y)
-        shown = _some(D.points.shape[0], n)
-        _scatter(ax, _dense(D.points[shown][:, list(features)]), np.repeat(codes, D.sizes)[shown])
-        for axis, feature in zip((ax.xaxis, ax.yaxis), features, strict=True):
-            axis.set_label_text(_feature_names(D)[feature])
-        _legend(ax, _dots(classes, shapes=False))
+        classes, codes = _classes(y, len(D))
+        xy, names = D.points[:, list(features)], _feature_names(D)
+        _scatter(ax, xy.toarray() if sparse.issparse(xy) else xy, np.repeat(codes, D.sizes), n)
+        ax.set(xlabel=names[features[0]], ylabel=names[features[1]])
+        _legend(ax, _dots(classes, "o"))
     return ax
 
 
@@ -62,20 +57,19 @@ def projection(metric: GroundMetric, D: Distributions, y: Any, ax: Axes | None =
     has nearly all of the variance, the points are counted along it.
     """
     with _axes(ax) as ax:
-        classes, codes = _classes(y)
+        classes, codes = _classes(y, len(D))
         codes = np.repeat(codes, D.sizes)
         z, shares = principal_axes(metric.project(D))
         label = "learned axis {} ({} of variance)"
         ax.set_xlabel(label.format(1, percent(shares[0])))
-        if shares[0] >= _ONE_AXIS:
+        if shares.size == 1 or shares[0] >= _ONE_AXIS:
             _counts(ax, z[:, 0], codes, len(classes))
-            _legend(ax, _boxes(classes, alpha=0.3))
-            return ax
-        shown = _some(z.shape[0], n)
-        _scatter(ax, z[shown, :2], codes[shown])
-        ax.set_ylabel(label.format(2, percent(shares[1])))
-        ax.set_aspect("equal", adjustable="datalim")
-        _legend(ax, _dots(classes, shapes=False))
+            _legend(ax, _boxes(classes, 0.3))
+        else:
+            _scatter(ax, z, codes, n)
+            ax.set_ylabel(label.format(2, percent(shares[1])))
+            ax.set_aspect("equal", adjustable="datalim")
+            _legend(ax, _dots(classes, "o"))
     return ax
 
 
@@ -86,7 +80,7 @@ def ellipse(metrics: Mapping[str, GroundMetric], ax: Axes | None = None, *, vari
     of the features it is in units of the data's spread, so that the features' own units do not matter.
     """
     with _axes(ax) as ax:
-        spread = np.ones(2) if variances is None else np.sqrt(variances)
+        spread, names = np.sqrt((1.0, 1.0) if variances is None else variances), ["feature 0", "feature 1"]
         ax.add_patch(Ellipse((0, 0), 2, 2, fc="none", ec=INK, lw=0.6, alpha=0.4))
         for k, (name, metric) in enumerate(metrics.items()):
             if metric.n_features != 2:
@@ -94,29 +88,27 @@ def ellipse(metrics: Mapping[str, GroundMetric], ax: Axes | None = None, *, vari
             values, vectors = np.linalg.eigh(metric.matrix() * np.outer(spread, spread))
             minor, major = 2 * np.sqrt(np.maximum(values, 0.0) / (values[-1] or 1.0))
             angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
-            ax.add_patch(Ellipse((0, 0), major, minor, angle=angle, fc="none", ec=_colour(k), lw=1.6, label=name))
+            ax.add_patch(Ellipse((0, 0), major, minor, angle=angle, fc="none", ec=_colour(k), lw=1.3, label=name))
             names = _feature_names(metric)
         ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
         unit = "relative weight" if variances is None else "relative weight × spread"
         ax.set(xlabel=f"{names[0]} ({unit})", ylabel=f"{names[1]} ({unit})")
-        _legend(
-            ax, [Line2D([], [], color=_colour(k), lw=1.6, label=name) for k, name in enumerate(metrics)], length=2.0
-        )
+        _legend(ax, [Line2D([], [], color=_colour(k), label=name) for k, name in enumerate(metrics)], length=2.0)
     return ax
 
 
 def heatmap(distances: np.ndarray, y: Any, ax: Axes | None = None, *, names: Sequence[Any] | None = None) -> Axes:
     """A distance matrix in the order of `arrange`, with the classes as colours along two sides."""
     with _axes(ax) as ax:
-        classes, codes = _classes(y)
+        classes, codes = _classes(y, len(distances))
         order = arrange(distances, y)
         image = ax.imshow(np.asarray(distances)[np.ix_(order, order)], cmap="viridis", interpolation="none")
-        ax.spines[:].set_visible(False)
-        ax.set(xticks=[], yticks=[])
-        for place, c in enumerate(codes[order]):
+        ax.set(xticks=[], yticks=[], frame_on=False)
+        ends = np.cumsum(np.bincount(codes)) - 0.5
+        for c, (low, high) in enumerate(zip([-0.5, *ends], ends, strict=False)):
             look: dict[str, Any] = {"fc": _colour(c), "lw": 0, "clip_on": False}
-            ax.add_patch(Rectangle((-0.05, place - 0.5), 0.035, 1, transform=ax.get_yaxis_transform(), **look))
-            ax.add_patch(Rectangle((place - 0.5, -0.05), 1, 0.035, transform=ax.get_xaxis_transform(), **look))
+            ax.add_patch(Rectangle((-0.05, low), 0.035, high - low, transform=ax.get_yaxis_transform(), **look))
+            ax.add_patch(Rectangle((low, -0.05), high - low, 0.035, transform=ax.get_xaxis_transform(), **look))
         if names is not None:
             ax.set_yticks(np.arange(len(order)), [str(names[d]) for d in order], fontsize=5, parse_math=False)
             ax.tick_params("y", length=0, pad=9)
@@ -131,13 +123,18 @@ def embedding(distances: np.ndarray, y: Any, ax: Axes | None = None, *, train: A
     `train` marks those that were learned from (a mask or their places): filled, the others hollow.
     """
     with _axes(ax) as ax:
-        classes, codes = _classes(y)
+        classes, codes = _classes(y, len(distances))
         place = embed(distances)
         filled = np.zeros(codes.size, bool)
         filled[slice(None) if train is None else train] = True
         for c in range(len(classes)):
             # Later classes are smaller: where marks coincide, all are seen.
-            look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": _marker(c), "ec": _colour(c), "lw": 0.9}
+            look: dict[str, Any] = {
+                "s": (24, 17, 10)[c % 3],
+                "marker": MARKERS[c % len(MARKERS)],
+                "ec": _colour(c),
+                "lw": 0.9,
+            }
             for chosen, face in ((filled, _colour(c)), (~filled, "none")):
                 x, up = place[chosen & (codes == c)].T
                 ax.scatter(x, up, fc=face, **look)
@@ -145,7 +142,9 @@ def embedding(distances: np.ndarray, y: Any, ax: Axes | None = None, *, train: A
         ax.set_aspect("equal", adjustable="datalim")
         ax.margins(0.08)
         ax.locator_params(nbins=5)
-        _legend(ax, _dots(classes), [] if train is None else [_dot("training", fc=INK), _dot("test", fc="none")])
+        _legend(
+            ax, _dots(classes, MARKERS), [] if train is None else [_dot("training", fc=INK), _dot("test", fc="none")]
+        )
     return ax
 
 
@@ -179,12 +178,10 @@ def history(record: Mapping[str, np.ndarray], ax: Axes | None = None) -> Axes:
         lines: list[tuple] = [(f"loss (100% is the first epoch's {first:.3g})", record["loss"] / first, "-")]
         if np.isfinite(record["validation_loss"]).any():
             lines.append(("loss of held-out triplets", record["validation_loss"] / first, "-."))
-        lines.append(("triplets within the margin", record["active"], (0, (4, 1.5))))
-        lines.append(("solves saved by bounds", saved, ":"))
+        lines += [("triplets within the margin", record["active"], "--"), ("solves saved by bounds", saved, ":")]
         for k, (label, values, dashes) in enumerate(lines):
             ax.plot(epochs, 100 * values, color=_colour(k), ls=dashes, label=label)
-        ax.set(xlabel="epoch", ylabel="share (%)", xlim=(1, max(epochs[-1], 2)))
-        ax.set_ylim(bottom=0)
+        ax.set(xlabel="epoch", ylabel="share (%)", xlim=(1, max(epochs[-1], 2)), ylim=(0, None))
         ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
         _legend(ax, list(ax.lines), length=2.4)
     return ax
@@ -210,17 +207,13 @@ def arrange(distances: np.ndarray, y: Any) -> np.ndarray:
     >>> arrange(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"]).tolist()
     [0, 2, 1, 3]
     """
-    distances, codes = np.asarray(distances), _classes(y)[1]
+    distances, codes = np.asarray(distances), _classes(y, len(distances))[1]
     order: list[np.ndarray] = []
     for c in np.unique(codes):
         members = np.flatnonzero(codes == c)
         if members.size > 2:
-            tree = linkage(
-                squareform(distances[np.ix_(members, members)], checks=False),
-                "average",
-                optimal_ordering=members.size <= 300,
-            )
-            members = members[leaves_list(tree)]
+            block = squareform(distances[np.ix_(members, members)], checks=False)
+            members = members[leaves_list(linkage(block, "average", optimal_ordering=members.size <= 300))]
         # A tree has no direction: begin at the end that is nearer to where the first class began.
         start = order[0][0] if order else members[0]
         order.append(members[:: -1 if distances[start, members[-1]] < distances[start, members[0]] else 1])
@@ -241,7 +234,7 @@ def percent(share: float) -> str:
     >>> percent(0.9734), percent(0.99997), percent(1.0)
     ('97.3%', '>99.9%', '100%')
     """
-    return "100%" if share == 1.0 else ">99.9%" if share >= 0.9995 else f"{share:.1%}"
+    return "100%" if share == 1.0 else ">99.9%" if share > 0.999 else f"{share:.1%}"
 
 
 @contextmanager
@@ -256,9 +249,11 @@ def _with_sign(vectors: np.ndarray) -> np.ndarray:
     return vectors * np.where(largest < 0, -1.0, 1.0)
 
 
-def _classes(y: Any) -> tuple[list[str], np.ndarray]:
-    """The classes as text, and each distribution's place among them."""
+def _classes(y: Any, size: int) -> tuple[list[str], np.ndarray]:
+    """The classes as text, and the place of each label among them."""
     values, codes = np.unique(np.asarray(y), return_inverse=True)
+    if codes.shape != (size,):
+        raise ValueError(f"y has shape {codes.shape}, but a label is needed for each of {size} distributions")
     return [value if isinstance(value, str) else f"class {value}" for value in values.tolist()], codes
 
 
@@ -267,25 +262,14 @@ def _feature_names(named: Distributions | GroundMetric) -> list[str]:
     return named.features or [f"feature {k}" for k in range(count)]
 
 
-def _some(size: int, n: int) -> np.ndarray:
-    """At most `n` places in a mixed order, so that no class lies on top of another."""
-    return np.random.RandomState(0).permutation(size)[:n]
-
-
-def _dense(points: Any) -> np.ndarray:
-    return points.toarray() if hasattr(points, "toarray") else np.asarray(points)
-
-
 def _colour(c: int) -> str:
     return COLOURS[c % len(COLOURS)]
 
 
-def _marker(c: int) -> str:
-    return MARKERS[c % len(MARKERS)]
-
-
-def _scatter(ax: Axes, xy: np.ndarray, codes: np.ndarray) -> None:
-    ax.scatter(xy[:, 0], xy[:, 1], s=3, c=[_colour(c) for c in codes], lw=0, alpha=0.8)
+def _scatter(ax: Axes, xy: np.ndarray, codes: np.ndarray, n: int) -> None:
+    """At most `n` of the points, the same in every run and mixed, so that no class lies on top of another."""
+    shown = np.random.RandomState(0).permutation(codes.size)[:n]
+    ax.scatter(xy[shown, 0], xy[shown, 1], s=3, c=[_colour(c) for c in codes[shown]], lw=0, alpha=0.8)
 
 
 def _counts(ax: Axes, values: np.ndarray, codes: np.ndarray, n_classes: int) -> None:
@@ -294,20 +278,19 @@ def _counts(ax: Axes, values: np.ndarray, codes: np.ndarray, n_classes: int) -> 
         ax.hist(values[codes == c], edges, histtype="stepfilled", fc=_colour(c), alpha=0.3)
         ax.hist(values[codes == c], edges, histtype="step", ec=_colour(c), lw=1.0)
     ax.set_ylabel("points")
+    ax.locator_params("x", nbins=6)
 
 
 def _dot(label: str, marker: str = "o", ec: str = INK, fc: str | None = None) -> Line2D:
     return Line2D([], [], ls="none", ms=4, marker=marker, mec=ec, mfc=fc or ec, label=label)
 
 
-def _dots(classes: Sequence[str], *, shapes: bool = True) -> list[Any]:
-    return [_dot(name, _marker(c) if shapes else "o", _colour(c)) for c, name in enumerate(classes)]
+def _dots(classes: Sequence[str], markers: Sequence[str]) -> list[Any]:
+    return [_dot(name, markers[c % len(markers)], _colour(c)) for c, name in enumerate(classes)]
 
 
-def _boxes(classes: Sequence[str], *, alpha: float = 1.0) -> list[Any]:
-    return [
-        Patch(fc=mpl.colors.to_rgba(_colour(c), alpha), ec=_colour(c), label=name) for c, name in enumerate(classes)
-    ]
+def _boxes(classes: Sequence[str], alpha: float = 1.0) -> list[Any]:
+    return [Patch(fc=(_colour(c), alpha), ec=_colour(c), label=name) for c, name in enumerate(classes)]
 
 
 def _legend(ax: Axes, handles: list[Any], more: Sequence[Any] = (), *, length: float | None = None) -> None:
@@ -315,7 +298,5 @@ def _legend(ax: Axes, handles: list[Any], more: Sequence[Any] = (), *, length: f
     widest = max(len(str(handle.get_label())) for handle in (*handles, *more))
     n = max(1, min(len(handles), 56 // (widest + 5)))
     rows = [*handles, *[_dot("", fc="none", ec="none")] * (-len(handles) % n if more else 0), *more]
-    by_columns = [handle for column in range(n) for handle in rows[column::n]]
-    ax.legend(
-        handles=by_columns, loc="lower left", bbox_to_anchor=(0, 1), ncols=n, borderaxespad=0.3, handlelength=length
-    )
+    rows = [handle for column in range(n) for handle in rows[column::n]]  # matplotlib fills column by column
+    ax.legend(handles=rows, loc="lower left", bbox_to_anchor=(0, 1), ncols=n, borderaxespad=0.3, handlelength=length)

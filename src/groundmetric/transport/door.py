@@ -44,13 +44,14 @@ def solve(
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     n, m = inner.shape
-    parent, level = _first_basis(inner, units_a[rows], units_b[cols], start)
-    flow, u, v = np.empty(n + m + 1, np.int64), level, np.zeros(m)
+    parent, potential = _first_basis(inner, units_a[rows], units_b[cols], start)
+    flow = np.empty(n + m + 1, np.int64)
     limit = 2000 * (n + m) if max_pivots is None else max_pivots
-    pivots, optimal, feasible = optimise(inner, units_a[rows], units_b[cols], parent, flow, u, v, limit)
+    pivots, optimal, feasible = optimise(inner, units_a[rows], units_b[cols], parent, flow, potential, limit)
     if not feasible:
         raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
     scale = total / units_a.sum()
+    u, v = -potential[:n], potential[n : n + m].copy()
     tails, heads, shipped = _shipments(parent, flow, n)
     return Plan(
         value=float(shipping_cost(inner, parent, flow) * scale),
@@ -58,7 +59,7 @@ def solve(
         cols=cols[heads],
         mass=shipped * scale,
         potentials=(u, v) if whole and optimal else _feasible_potentials(cost, v, cols),
-        basis=Basis(parent, u.copy()),
+        basis=Basis(parent, potential, n),
         status=Status.OPTIMAL if optimal else Status.PIVOT_LIMIT,
         pivots=int(pivots),
     )
@@ -114,13 +115,13 @@ def _first_basis(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | 
     if start is None:
         parent = np.empty(n + m + 1, np.int32)
         greedy_forest(cost, a, b, parent)
-        return parent, np.zeros(n)
-    if start.parent.size != n + m + 1 or start.level.size != n:
+        return parent, np.zeros(n + m + 1)
+    if start.parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(
-            f"start is a basis of {start.level.size} × {start.parent.size - 1 - start.level.size} points with mass, "
+            f"start is a basis of {start.n_sources} × {start.parent.size - 1 - start.n_sources} points with mass, "
             f"but this problem has {n} × {m}"
         )
-    return start.parent.copy(), start.level.copy()
+    return start.parent.copy(), start.potential.copy()
 
 
 def _shipments(parent: np.ndarray, flow: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -33,7 +33,7 @@ class Bases(NamedTuple):
     offset: np.ndarray  # (n_pairs,) place in the arrays below; a pair of n and m points takes n + m + 1
     parent: np.ndarray
     flow: np.ndarray
-    level: np.ndarray
+    potential: np.ndarray
     warm: np.ndarray  # (n_pairs,) bool: is there something to start from?
 
 
@@ -85,12 +85,12 @@ def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers)
         a, b = _masses(points, d, e), _masses(points, e, d)
         here = slice(bases.offset[p], bases.offset[p] + n + m + 1)
         parent, flow = bases.parent[here], bases.flow[here]
-        level = bases.level[bases.offset[p] : bases.offset[p] + n]
+        potential = bases.potential[here]
         if not bases.warm[p]:
             greedy_forest(cost, a, b, parent)
-            level[:] = 0.0
+            potential[:] = 0.0
         limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
-        pivots, optimal, _ = optimise(cost, a, b, parent, flow, level, np.zeros(m), limit)
+        pivots, optimal, _ = optimise(cost, a, b, parent, flow, potential, limit)
         bases.warm[p] = True
         answers.value[p] = shipping_cost(cost, parent, flow) / a.sum()
         answers.pivots[p] = pivots

@@ -78,11 +78,6 @@ class PairTransport:
         for d, (low, high) in enumerate(pairwise(self._points.bounds)):
             self.move(d, z[low:high])
 
-    def rescale(self, factor: float) -> None:
-        """Multiply all places by a factor: plans stay optimal, values follow."""
-        for quantity in (self._points.z, self._means, self._travel, self._travel_at_solve, self.answers.value):
-            quantity *= factor
-
     def upper(self, which: np.ndarray) -> np.ndarray:
         """Upper bounds of the present values: the last plans at the present costs."""
         values = np.empty(which.size)
@@ -127,7 +122,7 @@ class PairTransport:
             longer = _node_arrays(int(ends[-1]))
             for new, old in zip(longer, self._bases[1:4], strict=True):
                 new[: self._room] = old[: self._room]
-            self._bases = self._bases._replace(parent=longer[0], flow=longer[1], level=longer[2])
+            self._bases = self._bases._replace(parent=longer[0], flow=longer[1], potential=longer[2])
 
     def _solve_batch(self, which: np.ndarray) -> None:
         size = int(self._work[which].max())

@@ -17,13 +17,14 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True)
 class Basis:
-    """Where a solve ended, to start another one from: the spanning tree and the potentials of the sources.
+    """Where a solve ended, to start another one from: the spanning tree and the potentials of its nodes.
 
     It fits every problem with the same masses, whatever its costs.
     """
 
     parent: np.ndarray  # (n + m + 1,) the parent of each node; see transport.simplex
-    level: np.ndarray  # (n,)
+    potential: np.ndarray  # (n + m + 1,)
+    n_sources: int
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
 """The network simplex for transport: exact, and able to restart from the basis of an earlier solve.
 
 Nodes 0 … n-1 are sources, n … n+m-1 sinks, and n+m the root, which stands outside the problem. A basis is a spanning
-tree, kept as one array: the parent of every node. Everything else (flows, potentials, depths) follows from it, the
+tree, kept as one array: the parent of every node. Everything else (flows, potentials, subtree sizes) follows from it, the
 masses and the costs. All arcs run from a source to a sink, so a node's own kind says which way its arc to the parent
 points: up if the node is a source.
 
 Masses are integers, so flows are exact and ties are ties. The tree is kept strongly feasible (an arc without flow
 points towards the root), which rules out cycling; the root's own arcs come from sources, carry nothing for ever, and
 only fix the level of the potentials of the subtree below.
+
+Potentials are kept per node, -u for a source and v for a sink: an arc is tight where its sink's potential exceeds its
+source's by the cost, and a whole subtree shifts by one number.
 
 When only the costs change, an optimal tree of before is still feasible: start from it and a few pivots suffice.
 """
@@ -26,15 +29,18 @@ _ENDLESS = np.iinfo(np.int64).max
 
 
 class Tree(NamedTuple):
-    """A rooted spanning tree with the flow on each node's arc to its parent."""
+    """A rooted spanning tree with the flow on each node's arc to its parent.
 
-    parent: np.ndarray  # (n + m + 1,) int32
-    flow: np.ndarray  # (n + m + 1,) int64
-    depth: np.ndarray
-    child: np.ndarray  # first child, or -1; children are a doubly linked list
-    next: np.ndarray
+    `next` and `previous` thread all nodes in an order in which every subtree is one piece: it begins with its top node
+    and ends with that node's `last`. A walk over a subtree is then a walk along a list.
+    """
+
+    parent: np.ndarray  # (n + m + 1,) int32, like the others
+    flow: np.ndarray  # int64
+    size: np.ndarray  # number of nodes in the subtree
+    next: np.ndarray  # -1 after the last node of all
     previous: np.ndarray
-    stack: np.ndarray  # scratch for walks
+    last: np.ndarray
 
 
 @numba.njit(nogil=True, cache=True)
@@ -65,115 +71,82 @@ def greedy_forest(cost, a, b, parent):
 
 
 @numba.njit(nogil=True, cache=True)
-def _unlink(tree, x):
-    before, after = tree.previous[x], tree.next[x]
-    if before >= 0:
-        tree.next[before] = after
-    else:
-        tree.child[tree.parent[x]] = after
-    if after >= 0:
-        tree.previous[after] = before
-
-
-@numba.njit(nogil=True, cache=True)
-def _link(tree, x, parent):
-    tree.parent[x] = parent
-    head = tree.child[parent]
-    tree.next[x], tree.previous[x] = head, -1
-    if head >= 0:
-        tree.previous[head] = x
-    tree.child[parent] = x
-
-
-@numba.njit(nogil=True, cache=True)
-def _plant(parent, flow):
-    """The tree behind a parent array; flows are still to be set."""
+def _thread(parent):
+    """An order of the nodes in which every subtree is one piece, as a list; shorter if `parent` is not a tree."""
     size = parent.size
-    tree = Tree(
-        parent,
-        flow,
-        np.zeros(size, np.int32),
-        np.full(size, -1, np.int32),
-        np.full(size, -1, np.int32),
-        np.full(size, -1, np.int32),
-        np.empty(size, np.int32),
-    )
+    child, sibling = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
     for x in range(size):
         if parent[x] >= 0:
-            _link(tree, x, parent[x])
-    return tree
+            sibling[x] = child[parent[x]]
+            child[parent[x]] = x
+    order, stack = np.empty(size, np.int32), np.empty(size, np.int32)
+    count, top = 0, 1
+    stack[0] = size - 1
+    while top > 0:
+        top -= 1
+        order[count] = stack[top]
+        x = child[order[count]]
+        count += 1
+        while x >= 0:
+            stack[top] = x
+            top += 1
+            x = sibling[x]
+    return order[:count]
 
 
 @numba.njit(nogil=True, cache=True)
-def _price(tree, cost, u, v):
-    """Potentials that make every arc of the tree tight, u[i] + v[j] = cost[i, j], and depths, from the root down.
+def _plant(parent, flow, a, b):
+    """The tree behind a parent array with the flows that the masses imply, and whether these are feasible."""
+    n, root = a.size, parent.size - 1
+    size, last = np.ones(root + 1, np.int32), np.arange(root + 1).astype(np.int32)
+    following, previous = np.full(root + 1, -1, np.int32), np.full(root + 1, -1, np.int32)
+    tree = Tree(parent, flow, size, following, previous, last)
+    order = _thread(parent)
+    if order.size <= root:
+        return tree, False
+    flow[:n] = a
+    flow[n:root] = b
+    flow[root] = 0
+    feasible = True
+    for k in range(root, 0, -1):  # children before their parents
+        x, p = order[k], parent[order[k]]
+        previous[x], following[order[k - 1]] = order[k - 1], x
+        size[p] += size[x]
+        if last[p] == p:
+            last[p] = last[x]
+        if p != root:
+            flow[p] -= flow[x]
+        feasible = feasible and flow[x] >= 0 and (p != root or flow[x] == 0)
+    return tree, feasible
 
-    A component keeps the level that its top source has in `u`. Returns how far the potentials moved at most.
+
+@numba.njit(nogil=True, cache=True)
+def _price(tree, cost, potential):
+    """Potentials that make every arc of the tree tight, from the root down; a component keeps its top source's level.
+
+    Returns how far any potential moved at most.
     """
-    n, root = u.size, tree.parent.size - 1
+    n, root = cost.shape[0], tree.parent.size - 1
     moved = 0.0
-    top = 1
-    tree.stack[0] = root
-    while top > 0:
-        top -= 1
-        p = tree.stack[top]
-        x = tree.child[p]
-        while x >= 0:
-            tree.depth[x] = tree.depth[p] + 1
-            if x >= n:
-                potential = cost[p, x - n] - u[p]
-                moved = max(moved, abs(potential - v[x - n]))
-                v[x - n] = potential
-            elif p != root:
-                potential = cost[x, p - n] - v[p - n]
-                moved = max(moved, abs(potential - u[x]))
-                u[x] = potential
-            tree.stack[top] = x
-            top += 1
-            x = tree.next[x]
+    x = tree.next[root]
+    while x >= 0:
+        p = tree.parent[x]
+        if p != root:
+            tight = potential[p] + cost[p, x - n] if x >= n else potential[p] - cost[x, p - n]
+            moved = max(moved, abs(tight - potential[x]))
+            potential[x] = tight
+        x = tree.next[x]
     return moved
 
 
 @numba.njit(nogil=True, cache=True)
-def _set_flows(tree, a, b):
-    """The flows that the tree and the masses imply. Returns whether they are feasible: none negative."""
-    n, root = a.size, tree.parent.size - 1
-    tree.flow[:n] = a
-    tree.flow[n:root] = b
-    tree.flow[root] = 0
-    filled = 1  # `stack` as a queue: parents stand before their children
-    tree.stack[0] = root
-    for head in range(tree.parent.size):
-        if head >= filled:
-            return False  # not a tree: some nodes hang from nowhere
-        x = tree.child[tree.stack[head]]
-        while x >= 0:
-            tree.stack[filled] = x
-            filled += 1
-            x = tree.next[x]
-    feasible = True
-    for k in range(root, 0, -1):
-        x = tree.stack[k]
-        p = tree.parent[x]
-        if p != root:
-            tree.flow[p] -= tree.flow[x]
-        elif tree.flow[x] != 0:
-            feasible = False
-        if tree.flow[x] < 0:
-            feasible = False
-    return feasible
-
-
-@numba.njit(nogil=True, cache=True)
 def _meet(tree, x, y):
-    """The lowest node above both x and y."""
+    """The lowest node above both x and y. The one with the smaller subtree cannot be above the other: move it up."""
     while x != y:
-        if tree.depth[x] > tree.depth[y]:
+        if tree.size[x] < tree.size[y]:
             x = tree.parent[x]
-        elif tree.depth[y] > tree.depth[x]:
-            y = tree.parent[y]
         else:
-            x, y = tree.parent[x], tree.parent[y]
+            y = tree.parent[y]
     return x
 
 
@@ -212,69 +185,128 @@ def _push(tree, n, source, sink, meet, amount):
 
 
 @numba.njit(nogil=True, cache=True)
-def _rehang(tree, x, parent, flow, leave):
-    """Hang the part below `leave` by its node x under `parent`, turning the path from x to `leave` upside down."""
+def _resize(tree, x, meet, amount):
+    """Add to the subtree sizes from x up to, but without, `meet`."""
+    while x != meet:
+        tree.size[x] += amount
+        x = tree.parent[x]
+
+
+@numba.njit(nogil=True, cache=True)
+def _new_end(tree, x, old, new):
+    """Subtrees from x upwards that ended with the node `old` end with `new` from now on."""
+    while x >= 0 and tree.last[x] == old:
+        tree.last[x] = new
+        x = tree.parent[x]
+
+
+@numba.njit(nogil=True, cache=True)
+def _follow(tree, x, y):
+    """Let y stand behind x in the list."""
+    tree.next[x] = y
+    if y >= 0:
+        tree.previous[y] = x
+
+
+@numba.njit(nogil=True, cache=True)
+def _take_out(tree, x):
+    """Take x's subtree out of the list; its piece then ends the list."""
+    before, last = tree.previous[x], tree.last[x]
+    _new_end(tree, tree.parent[x], last, before)
+    _follow(tree, before, tree.next[last])
+    tree.next[last] = -1
+
+
+@numba.njit(nogil=True, cache=True)
+def _turn(tree, x, parent, flow, leave):
+    """Turn the path from x up to `leave` upside down, so that x becomes the top, below `parent`; returns the new end.
+
+    In the list: x's piece comes first, then what is left of its old parent's piece, and so on up to `leave`.
+    """
+    moved = tree.size[leave]
+    above, hung, end = parent, 0, -1  # hung: nodes that are off the path already; end: of the new piece so far
+    inner_last, inner_before = -1, -1  # the end of the piece that was just taken out, and the node before it
     while True:
-        old_parent, old_flow = tree.parent[x], tree.flow[x]
-        _unlink(tree, x)
-        _link(tree, x, parent)
-        tree.flow[x] = flow
+        old_parent, old_flow, old_size, old_last = tree.parent[x], tree.flow[x], tree.size[x], tree.last[x]
+        before = tree.previous[x]
+        last = inner_before if old_last == inner_last else old_last
+        if x != leave:
+            _follow(tree, before, tree.next[last])
+        if end >= 0:
+            _follow(tree, end, x)
+        end = last
+        tree.parent[x], tree.flow[x], tree.size[x] = above, flow, moved - hung
         if x == leave:
-            return
-        parent, flow, x = x, old_flow, old_parent
+            break
+        above, flow, hung, x = x, old_flow, old_size, old_parent
+        inner_last, inner_before = old_last, before
+    while x != parent:  # every subtree on the path now reaches to the end
+        tree.last[x] = end
+        x = tree.parent[x]
+    return end
 
 
 @numba.njit(nogil=True, cache=True)
-def _shift(tree, top_node, u, v, shift):
-    """Shift the potentials of a subtree (u up, v down) and set its depths anew."""
-    n = u.size
-    top = 1
-    tree.stack[0] = top_node
-    while top > 0:
-        top -= 1
-        x = tree.stack[top]
-        if x < n:
-            u[x] += shift
-        else:
-            v[x - n] -= shift
-        tree.depth[x] = tree.depth[tree.parent[x]] + 1
-        x = tree.child[x]
-        while x >= 0:
-            tree.stack[top] = x
-            top += 1
+def _rehang(tree, x, parent, flow, leave, meet):
+    """Cut the tree above `leave` and hang the part below by its node x under `parent`."""
+    moved = tree.size[leave]
+    _resize(tree, tree.parent[leave], meet, -moved)
+    _resize(tree, parent, meet, moved)
+    _take_out(tree, leave)
+    end = _turn(tree, x, parent, flow, leave)
+    _follow(tree, end, tree.next[parent])
+    _follow(tree, parent, x)
+    _new_end(tree, parent, parent, end)
+
+
+@numba.njit(nogil=True, cache=True)
+def _shift(tree, below, potential, shift):
+    """Shift the potentials of a subtree; or, where that is less work, all others the other way."""
+    x = below
+    if 2 * tree.size[below] <= potential.size:
+        for _ in range(tree.size[below]):
+            potential[x] += shift
             x = tree.next[x]
+        return
+    x = tree.next[potential.size - 1]
+    while x >= 0:
+        if x == below:
+            x = tree.next[tree.last[below]]
+            continue
+        potential[x] -= shift
+        x = tree.next[x]
 
 
 @numba.njit(nogil=True, cache=True)
-def _pivot(tree, i, j, u, v, reduced):
+def _pivot(tree, n, i, j, potential, reduced):
     """Bring the arc i → j, of negative reduced cost, into the tree."""
-    n = u.size
     source, sink = i, n + j
     meet = _meet(tree, source, sink)
     passing, leave, below_source = _leaving(tree, n, source, sink, meet)
     if passing > 0:
         _push(tree, n, source, sink, meet, passing)
     if below_source:
-        _rehang(tree, source, sink, passing, leave)
-        _shift(tree, source, u, v, reduced)
+        _rehang(tree, source, sink, passing, leave, meet)
+        _shift(tree, source, potential, -reduced)
     else:
-        _rehang(tree, sink, source, passing, leave)
-        _shift(tree, sink, u, v, -reduced)
+        _rehang(tree, sink, source, passing, leave, meet)
+        _shift(tree, sink, potential, reduced)
 
 
 @numba.njit(nogil=True, cache=True)
-def _improve(tree, cost, u, v, budget):
+def _improve(tree, cost, potential, budget):
     """Pivot until a whole round over the rows finds no arc to gain by; returns the number of pivots.
 
     A row is worked until it is clean before the next is looked at: it is in the cache by then.
     """
-    n = u.size
+    n, m = cost.shape
+    v = potential[n : n + m]
     pivots, clean, i = 0, 0, 0
     while clean < n and pivots < budget:
         lowest, j = cheapest(cost[i], v)
-        reduced = lowest - u[i]
-        if reduced < -_NOISE * (abs(cost[i, j]) + abs(u[i]) + abs(v[j])):
-            _pivot(tree, i, j, u, v, reduced)
+        reduced = lowest + potential[i]
+        if reduced < -_NOISE * (abs(cost[i, j]) + abs(potential[i]) + abs(v[j])):
+            _pivot(tree, n, i, j, potential, reduced)
             pivots += 1
             clean = 0
         else:
@@ -284,23 +316,23 @@ def _improve(tree, cost, u, v, budget):
 
 
 @numba.njit(nogil=True, cache=True)
-def optimise(cost, a, b, parent, flow, u, v, max_pivots):
+def optimise(cost, a, b, parent, flow, potential, max_pivots):
     """Take the basis in `parent` to optimality, in place, with its flows and potentials.
 
-    `u` gives the levels of the components to start from. Returns (pivots, optimal, feasible): not feasible means that
-    the basis does not fit these masses, and nothing was done.
+    `potential` gives the levels of the components to start from. Returns (pivots, optimal, feasible): not feasible
+    means that the basis does not fit these masses, and nothing was done.
     """
-    tree = _plant(parent, flow)
-    if not _set_flows(tree, a, b):
+    tree, feasible = _plant(parent, flow, a, b)
+    if not feasible:
         return 0, False, False
-    _price(tree, cost, u, v)
+    _price(tree, cost, potential)
     pivots = 0
     while pivots < max_pivots:
-        done = _improve(tree, cost, u, v, max_pivots - pivots)
+        done = _improve(tree, cost, potential, max_pivots - pivots)
         pivots += done
         # Shifts add rounding errors; if fresh potentials differ from the shifted ones, look once more.
-        drift = _price(tree, cost, u, v)
-        if pivots < max_pivots and (done == 0 or drift <= _NOISE * (np.abs(u).max() + np.abs(v).max())):
+        drift = _price(tree, cost, potential)
+        if pivots < max_pivots and (done == 0 or drift <= _NOISE * np.abs(potential).max()):
             return pivots, True, True
     return pivots, False, True
 

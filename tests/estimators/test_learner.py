@@ -1,0 +1,181 @@
+"""GroundMetricLearner: a scikit-learn estimator on points, a ground metric learner on distributions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier
+from groundmetric.datasets import make_modes, synth_2d, synth_200d
+
+D, y = make_modes(6, 1.0, points_per_mode=5, offsets=(1.5, 10.5, 19.5), random_state=0)
+ROWS = np.repeat(np.array(D.names), D.sizes)
+ROW_LABELS = np.repeat(y, D.sizes)
+
+
+def learner(**options):
+    return GroundMetricLearner(**{"max_epochs": 4, "random_state": 0, **options})
+
+
+@parametrize_with_checks([GroundMetricLearner()])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_on_plain_points_it_finds_the_features_among_noise(load):
+    X, labels = load(return_X_y=True)
+    random = np.random.default_rng(0)
+    padded = np.hstack([X, random.normal(scale=X.std(axis=0).max() * 3, size=(len(X), 20))])
+    nearest = KNeighborsClassifier(3)
+    raw = cross_val_score(nearest, padded, labels, cv=3).mean()
+    learned = cross_val_score(make_pipeline(GroundMetricLearner(random_state=0), nearest), padded, labels, cv=3).mean()
+    assert learned > raw + 0.1
+    assert learned > 0.85
+
+
+def test_points_with_groups_equal_distributions():
+    shuffle = np.random.default_rng(0).permutation(len(ROWS))
+    X, groups, labels = D.points[shuffle], ROWS[shuffle], ROW_LABELS[shuffle]
+    grouped = Distributions(X, groups)
+    one = learner().fit(X, labels, groups=groups)
+    other = learner().fit(grouped, [y[D.names.index(name)] for name in grouped.names])
+    assert_array_equal(one.components_, other.components_)
+    assert_array_equal(one.classes_, other.classes_)
+
+
+def test_without_groups_every_row_is_a_distribution():
+    X, labels = load_iris(return_X_y=True)
+    one = learner().fit(X, labels)
+    assert_array_equal(one.components_, learner().fit(X, labels, groups=np.arange(150)).components_)
+
+
+@pytest.mark.parametrize(("n_features", "n_components", "rank"), [(7, None, 5), (3, None, 3), (7, 1, 1), (7, 7, 7)])
+def test_the_number_of_components(n_features, n_components, rank):
+    part = Distributions(D.points[:, :n_features], ROWS)
+    learned = learner(n_components=n_components).fit(part, y)
+    assert learned.components_.shape == (rank, n_features)
+    assert learned.transform(part).shape == (len(ROWS), rank)
+    assert learned.get_feature_names_out().tolist() == [f"groundmetriclearner{c}" for c in range(rank)]
+
+
+def test_more_components_than_features_are_refused():
+    with pytest.raises(ValueError, match="n_components is 8, but there are only 7 features"):
+        learner(n_components=8).fit(D, y)
+
+
+def test_transform_is_the_metrics_projection_of_points_and_of_distributions():
+    learned = learner().fit(D, y)
+    assert_allclose(learned.transform(D), D.points @ learned.components_.T)
+    unnamed = learner().fit(D.points, ROW_LABELS, groups=ROWS)
+    assert_array_equal(unnamed.transform(D.points), unnamed.metric_.project(D.points))
+    assert_array_equal(unnamed.transform(D.points), unnamed.fit_transform(D.points, ROW_LABELS, groups=ROWS))
+
+
+def test_a_fitted_learner_knows_its_classes_and_features():
+    learned = learner().fit(D, np.array(["u", "v", "w"])[y])
+    assert learned.classes_.tolist() == ["u", "v", "w"]
+    assert learned.n_features_in_ == 7
+    assert learned.feature_names_in_.tolist() == learned.metric_.features == D.features
+    assert_allclose(learned.metric_.variances, D.points.var(axis=0))
+
+
+def test_a_data_frame_brings_its_names():
+    frame = pd.DataFrame(D.points, columns=list("abcdefg"))
+    learned = learner().fit(frame, pd.Series(ROW_LABELS), groups=pd.Series(ROWS))
+    assert learned.metric_.features == list("abcdefg")
+    assert learned.set_output(transform="pandas").transform(frame).shape == (len(ROWS), 5)
+    with pytest.raises(ValueError, match="feature names should match"):
+        learned.transform(frame[list("gfedcba")])
+
+
+@pytest.mark.parametrize("n_features", [7, 4])
+def test_a_second_fit_forgets_the_names_of_the_first(n_features):
+    learned = learner().fit(D, y).fit(Distributions(D.points[:, :n_features], ROWS), y)
+    assert learned.metric_.features is None
+    assert not hasattr(learned, "feature_names_in_")
+
+
+def read_only(X):
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [read_only, np.asfortranarray, lambda X: np.repeat(X, 2, axis=1)[:, ::2], lambda X: X[::-1][::-1]],
+    ids=["read-only", "fortran", "strided", "reversed"],
+)
+def test_the_layout_of_the_array_does_not_matter(wrap):
+    one, other = (learner().fit(X, ROW_LABELS, groups=ROWS) for X in (D.points, wrap(D.points)))
+    assert_allclose(other.components_, one.components_, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool, np.float32])
+def test_the_type_of_the_numbers_does_not_matter(dtype):
+    X = (D.points - D.points.min()).astype(dtype)
+    one, other = (learner().fit(points, ROW_LABELS, groups=ROWS) for points in (X, X.astype(np.float64)))
+    assert_allclose(one.components_, other.components_, rtol=1e-5, atol=1e-7)
+    assert_array_equal(X, (D.points - D.points.min()).astype(dtype))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("neighbors", ["random", "nearest"])
+def test_sparse_points_teach_what_dense_ones_teach(form, neighbors):
+    X = np.where(np.abs(D.points) > 5.0, D.points, 0.0)
+    dense = learner(neighbors=neighbors).fit(X, ROW_LABELS, groups=ROWS)
+    thin = learner(neighbors=neighbors).fit(sparse.csr_matrix(X).asformat(form), ROW_LABELS, groups=ROWS)
+    assert_allclose(thin.components_, dense.components_, rtol=1e-6, atol=1e-9)
+    assert_allclose(thin.transform(sparse.csr_matrix(X)), dense.transform(X), rtol=1e-6, atol=1e-6)
+
+
+def test_points_without_mass_teach_nothing():
+    weights = np.tile([1.0, 0.0, 3.0], len(ROWS) // 3)
+    kept = weights > 0
+    with_idle = learner().fit(Distributions(D.points, ROWS, weights=weights), y)
+    without = learner().fit(Distributions(D.points[kept], ROWS[kept], weights=weights[kept]), y)
+    assert_array_equal(with_idle.components_, without.components_)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_matrix])
+def test_a_constant_feature_counts_for_nothing(wrap):
+    random, groups = np.random.default_rng(0), np.repeat(np.arange(20), 1500)
+    points = np.c_[random.normal(size=(30_000, 2)), np.full(30_000, 0.1)]
+    learned = learner(n_components=1, init="random", max_epochs=1).fit(Distributions(wrap(points), groups), [0, 1] * 10)
+    assert learned.metric_.importance()[2] == 0.0
+    assert np.abs(learned.components_).max() < 10.0
+
+
+def test_a_clone_has_the_parameters_and_learns_the_same():
+    original = learner(strength=0.3, penalty="l1")
+    assert clone(original).get_params() == original.get_params()
+    assert_array_equal(clone(original).fit(D, y).components_, original.fit(D, y).components_)
+
+
+def test_fitting_leaves_parameters_and_data_alone():
+    init, points = np.random.default_rng(0).normal(size=(2, 7)), D.points.copy()
+    learned = learner(n_components=2, init=init)
+    before = init.copy()
+    learned.fit(D, y)
+    assert learned.init is init
+    assert_array_equal(init, before)
+    assert_array_equal(D.points, points)
+
+
+@pytest.mark.parametrize("make", [synth_2d, synth_200d])
+def test_with_defaults_it_solves_the_papers_synthetic_data(make):
+    X, labels = make(random_state=0)
+    order = np.random.RandomState(0).permutation(30)
+    train, test = order[:15], order[15:]
+    learned = GroundMetricLearner(random_state=0).fit(X[train], labels[train])
+    classifier = TransportKNeighborsClassifier(metric=learned.metric_).fit(X[train], labels[train])
+    assert classifier.score(X[test], labels[test]) >= 0.97
+    assert learned.metric_.importance()[0] > 0.9
