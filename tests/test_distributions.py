@@ -72,6 +72,13 @@ def test_integer_groups_of_an_array_keep_the_order_of_first_appearance():
     assert D.names == [30, 10, 20]
 
 
+@pytest.mark.parametrize("wrap", [list, pd.Series, np.array, lambda days: np.array(days, "M8[ns]")])
+def test_dates_stay_dates(wrap):
+    days = wrap([pd.Timestamp(f"2020-01-0{'bac'.index(g) + 1}") for g in GROUPS])
+    assert [pd.Timestamp(name) for name in Distributions(POINTS, days).names] == sorted(set(days))
+    assert not any(isinstance(name, int) for name in Distributions(POINTS, days).names)
+
+
 def test_a_data_frame_gives_the_feature_names():
     frame = pd.DataFrame(POINTS, columns=["größe", "weight"])
     assert Distributions(frame, GROUPS).features == ["größe", "weight"]

@@ -57,9 +57,10 @@ def pairwise_distances(
         raise ValueError(f"solver is {solver!r}: expected 'exact'")
     A, B = _check_cohorts(A, B)
     rows, cols = np.triu_indices(len(A), 1) if B is None else (grid.ravel() for grid in np.indices((len(A), len(B))))
+    cohorts = (A,) if B is None else (A, B)
     shift = 0 if B is None else len(A)
     with Threads(n_jobs) as threads:
-        values, stopped = _solve_all(A, B, rows, cols + shift, _resolve(metric, A), threads, max_pivots, verbose)
+        values, stopped = _solve_all(A, B, rows, cols + shift, _resolve(metric, *cohorts), threads, max_pivots, verbose)
     warn_of_pivot_limit(stopped)
     distances = np.zeros((len(A), len(A if B is None else B)))
     distances[rows, cols] = values
@@ -96,8 +97,8 @@ def kneighbors(
     others = len(A) - 1 if B is None else len(B)
     if not 1 <= n_neighbors <= others:
         raise ValueError(f"n_neighbors is {n_neighbors}, but there are {others} distributions to choose from")
-    ground = _resolve(metric, A)
     cohorts = (A,) if B is None else (A, B)
+    ground = _resolve(metric, *cohorts)
     shift = 0 if B is None else len(A)
     shape = (len(A), len(cohorts[-1]))
     with Threads(n_jobs) as threads:
@@ -148,16 +149,17 @@ class NamedDistance:
         return sklearn_distances(x, y, metric=self.name)
 
 
-def _resolve(metric: Any, A: Distributions) -> Any:
-    """A metric object from its name; objects are checked against the features of A."""
-    if metric == "euclidean":
-        return GroundMetric.euclidean(A.shape[1])
+def _resolve(metric: Any, *cohorts: Distributions) -> Any:
+    """A metric object from its name; objects are checked against the features of the cohorts."""
+    if isinstance(metric, str) and metric == "euclidean":
+        return GroundMetric.euclidean(cohorts[0].shape[1])
     if isinstance(metric, str):
         return NamedDistance(metric)
     if not hasattr(metric, "distances"):
         raise TypeError(f"metric is {metric!r}: expected a GroundMetric or a name")
     if isinstance(metric, GroundMetric):
-        metric.check_features(A)
+        for cohort in cohorts:
+            metric.check_fit(cohort)
     return metric
 
 

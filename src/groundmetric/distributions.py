@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from .arrays import is_missing, real_array
+
 
 class Distributions:
     """A cohort of distributions: patients as sets of cells, documents as sets of words, shapes as sets of points.
@@ -77,7 +79,7 @@ class Distributions:
         self.points = points
         self.order = order
         self.bounds = np.concatenate([[0], np.cumsum(sizes)])
-        self.features = _check_features(features, points.shape[1])
+        self.features = check_features(features, points.shape[1])
         self._check_finite()
         self.weights, self.uniform = self._normalise(weights)
         self.annotations = {key: self._per_point(key, values) for key, values in (annotations or {}).items()}
@@ -195,7 +197,7 @@ class Distributions:
         starts, sizes = self.bounds[:-1], self.sizes
         if weights is None:
             return np.repeat(1.0 / sizes, sizes), np.ones(len(self), bool)
-        weights = self._per_point("weights", weights).astype(np.float64)
+        weights = self._per_point("weights", real_array(weights, "weights")).astype(np.float64)
         bad = ~np.isfinite(weights) | (weights < 0)
         if bad.any():
             row = int(np.argmax(bad))
@@ -203,11 +205,13 @@ class Distributions:
                 f"weights must be finite and not negative: {weights[row]} at row {self.order[row]} of distribution "
                 f"{self._name_of_row(row)!r}"
             )
+        largest = np.maximum.reduceat(weights, starts)
+        uniform = largest == np.minimum.reduceat(weights, starts)
+        weights = weights / np.repeat(np.where(largest > 0, largest, 1.0), sizes)  # so that no sum overflows
         totals = np.add.reduceat(weights, starts)
         if not np.all(totals > 0):
             name = self.names[int(np.argmin(totals > 0))]
             raise ValueError(f"distribution {name!r} has zero total weight: drop it or give one of its points a mass")
-        uniform = np.maximum.reduceat(weights, starts) == np.minimum.reduceat(weights, starts)
         return weights / np.repeat(totals, sizes), uniform
 
 
@@ -215,27 +219,23 @@ def as_distributions(X: Any) -> Distributions:
     """X itself, or every row of a 2-D array as a distribution of one point."""
     if isinstance(X, Distributions):
         return X
-    points = _as_points(X)
-    return Distributions(points, np.arange(points.shape[0]))
+    return Distributions(X, np.arange(X.shape[0] if hasattr(X, "shape") else len(X)))
 
 
 def _as_points(points: Any) -> Any:
     """A 2-D float array or CSR matrix, float32 or float64; copied only where it has to be."""
     if isinstance(points, Distributions):
         raise TypeError("points are Distributions already: pass them on as they are")
-    points = points.tocsr() if sparse.issparse(points) else np.asarray(points)
+    if sparse.issparse(points):
+        points = points.tocsr()
+        points = sparse.csr_matrix((real_array(points.data, "points"), points.indices, points.indptr), points.shape)
+    else:
+        points = np.ascontiguousarray(real_array(points, "points"))
     if points.ndim != 2:
         raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
     if points.shape[1] == 0:
         raise ValueError("points have 0 features: at least one is needed")
-    if points.dtype in (np.float32, np.float64):
-        return points if sparse.issparse(points) else np.ascontiguousarray(points)
-    if np.issubdtype(points.dtype, np.complexfloating):
-        raise ValueError("Complex data not supported: points must be real numbers")
-    try:
-        return points.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"points must be numbers, but the array has dtype {points.dtype}: {error}") from None
+    return points
 
 
 def _number_groups(groups: Iterable[Hashable]) -> tuple[list, np.ndarray]:
@@ -249,18 +249,19 @@ def _number_groups(groups: Iterable[Hashable]) -> tuple[list, np.ndarray]:
         values, first, codes = np.unique(array, return_index=True, return_inverse=True)
         rank = np.empty(values.size, np.intp)
         rank[np.argsort(first)] = np.arange(values.size)
-        names, codes = values[np.argsort(first)].tolist(), rank[codes]
+        values = values[np.argsort(first)]
+        names, codes = list(values) if values.dtype.kind in "mM" else values.tolist(), rank[codes]  # dates stay dates
     else:
         place: dict[Hashable, int] = {}
         codes = np.fromiter((place.setdefault(group, len(place)) for group in groups), np.intp)
         names = list(place)
     for name in names:
-        if name is None or name != name:
+        if is_missing(name):
             raise ValueError(f"groups contain a missing value ({name!r}): every point needs a distribution")
     return names, codes
 
 
-def _check_features(features: Sequence[str] | None, n_features: int) -> list[str] | None:
+def check_features(features: Sequence[str] | None, n_features: int) -> list[str] | None:
     if features is None:
         return None
     features = [str(feature) for feature in features]

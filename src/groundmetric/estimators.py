@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm import tqdm
 
+from .arrays import is_missing, real_array
 from .distances import kneighbors, warn_of_pivot_limit
 from .distributions import Distributions, as_distributions
 from .learning.penalties import resolve_penalty
@@ -58,7 +59,8 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     batch_size : int
         Triplets per step, about: all triplets of an anchor stay together, because they share distances.
     tol, patience : float, int
-        Stop when the loss has not fallen by `tol` times the margin for `patience` epochs.
+        Stop when the loss has changed by less than `tol` times the margin over `patience` epochs, or the held-out loss
+        has not fallen by as much.
     validation_fraction : float
         Share of the distributions of each class that is held out to watch for overfitting: training stops when their
         loss no longer falls, and the best W is kept. 0: the training loss is watched.
@@ -160,7 +162,8 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         held_out = _hold_out(codes, self.validation_fraction, random)
         runs = self._run_all(D, codes, settings, centre, scale, held_out, random)
         best = min(runs, key=lambda run: run.loss)
-        self._keep(best, settings, scale, variance, D)
+        self._keep(best, scale, variance)
+        self._warn(runs, settings)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -187,9 +190,7 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if isinstance(X, Distributions):
             if groups is not None:
                 raise ValueError("groups are given, but X are Distributions, which are grouped already")
-            self.n_features_in_ = X.shape[1]
-            if X.features is not None:
-                self.feature_names_in_ = np.array(X.features, dtype=object)
+            self._remember_features(X)
             return X.with_mass(), _check_labels(y, len(X))
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=False
@@ -199,6 +200,14 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             return Distributions(X, np.arange(X.shape[0]), features=self._feature_names()), labels
         D = Distributions(X, groups, features=self._feature_names())
         return D.with_mass(), _labels_of_groups(D, labels)
+
+    def _remember_features(self, D: Distributions) -> None:
+        """What validate_data does for arrays; names of an earlier fit are forgotten."""
+        self.n_features_in_ = D.shape[1]
+        if D.features is not None:
+            self.feature_names_in_ = np.array(D.features, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _feature_names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
@@ -245,16 +254,16 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if self.init not in ("discriminant", "random"):
                 raise ValueError(f"init is {self.init!r}: expected 'discriminant', 'random' or an array")
             return self.init
-        init = np.array(self.init, dtype=np.float64)
+        init = np.array(real_array(self.init, "init"), dtype=np.float64)
         if init.shape != (k, n_features) or not np.isfinite(init).all():
             raise ValueError(f"init has shape {init.shape}: expected finite numbers of shape {(k, n_features)}")
         return init
 
     def _check_classes(self, D: Distributions, codes: np.ndarray) -> None:
         """There must be something to tell apart, and somebody to be near to."""
-        counts = np.bincount(codes)
+        counts, classes = np.bincount(codes), self.classes_.tolist()
         if counts.size < 2:
-            raise ValueError(f"all distributions have one class ({self.classes_[0]!r}): at least two are needed")
+            raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
         if counts.max() < 2:
             raise ValueError(
                 "every class has a single distribution: no triplet can be formed; at least one class needs two"
@@ -262,7 +271,7 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         for place in np.flatnonzero(counts == 1):
             name = D.names[int(np.flatnonzero(codes == place)[0])]
             warnings.warn(
-                f"class {self.classes_[place]!r} has a single distribution ({name!r}): others are kept away from it, "
+                f"class {classes[place]!r} has a single distribution ({name!r}): others are kept away from it, "
                 "but it is not an anchor itself",
                 UserWarning,
                 stacklevel=3,
@@ -292,38 +301,43 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 bar.update()
 
             for _ in range(self.n_restarts):
-                run = train(
-                    D,
-                    codes,
-                    settings,
-                    scale=scale,
-                    centre=centre,
-                    held_out=held_out,
-                    threads=threads,
-                    random=random,
-                    on_epoch=show,
-                )
+                try:
+                    run = train(
+                        D,
+                        codes,
+                        settings,
+                        scale=scale,
+                        centre=centre,
+                        held_out=held_out,
+                        threads=threads,
+                        random=random,
+                        on_epoch=show,
+                    )
+                except KeyboardInterrupt:  # before this run had a start; an earlier one is still worth keeping
+                    if not runs:
+                        raise
+                    runs[-1].interrupted = True
+                    break
                 runs.append(run)
                 if run.interrupted:
                     break
         return runs
 
-    def _keep(
-        self, run: Outcome, settings: Settings, scale: np.ndarray, variance: np.ndarray, D: Distributions
-    ) -> None:
+    def _keep(self, run: Outcome, scale: np.ndarray, variance: np.ndarray) -> None:
         self.components_ = run.W / scale
         self.metric_ = GroundMetric(self.components_, self._feature_names(), variances=variance)
         self.history_ = {name: np.array(values) for name, values in run.history.items()}
         self.n_iter_ = len(run.history["loss"])
         self.loss_ = run.loss
         self.converged_ = run.converged
-        if run.interrupted:
-            warnings.warn(
-                f"interrupted after {self.n_iter_} of {settings.max_epochs} epochs: what was learned so far is kept",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        warn_of_pivot_limit(run.stopped_pivoting)
+
+    def _warn(self, runs: list[Outcome], settings: Settings) -> None:
+        """Say what the numbers alone do not show."""
+        if runs[-1].interrupted:
+            done, planned = sum(len(run.history["loss"]) for run in runs), settings.max_epochs * self.n_restarts
+            message = f"interrupted after {done} of {planned} epochs: what was learned so far is kept"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warn_of_pivot_limit(sum(run.stopped_pivoting for run in runs))
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
@@ -378,6 +392,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"weights is {self.weights!r}: expected 'distance' or 'uniform'")
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
         self.metric_ = clone(self.metric).fit(D, labels).metric_ if hasattr(self.metric, "fit") else self.metric
+        if isinstance(self.metric_, GroundMetric):
+            self.metric_.check_fit(D)
         self._train = D
         self.n_features_in_ = D.shape[1]
         return self
@@ -403,14 +419,15 @@ class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with most votes for each distribution."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        votes = self.predict_proba(X)
+        return self.classes_[np.argmax(votes, axis=1)]
 
 
 def _check_labels(y: Any, size: int) -> np.ndarray:
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.size != size:
         raise ValueError(f"y has shape {labels.shape}, but a label is needed for each of {size}")
-    if labels.dtype == object and any(label is None or label != label for label in labels):
+    if labels.dtype.kind in "fOmM" and any(map(is_missing, labels)):
         raise ValueError("y contains a missing label: drop the distribution or label it")
     check_classification_targets(labels)
     return labels
@@ -430,7 +447,8 @@ def _labels_of_groups(D: Distributions, labels: np.ndarray) -> np.ndarray:
 
 def _check_number(name: str, value: Any, *, low: float, above: bool = False, whole: bool = False) -> None:
     kind: type = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not (value > low if above else value >= low):  # type: ignore[operator]
+    fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value < np.inf  # type: ignore[operator]
+    if not fits or (above and value == low):
         what = "a whole number" if whole else "a number"
         raise ValueError(f"{name} is {value!r}: expected {what} {'above' if above else 'of at least'} {low:g}")
 
@@ -443,15 +461,15 @@ def _feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
 
         mean, variance = mean_variance_axis(points, axis=0)
         return mean.astype(np.float64), variance.astype(np.float64)
-    mean = points.mean(axis=0, dtype=np.float64)
-    total = np.zeros(points.shape[1])
+    # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
+    origin = points[0].astype(np.float64)
+    total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
     for low in range(0, points.shape[0], 4096):
-        centred = points[low : low + 4096] - mean
-        total += np.einsum("pf,pf->f", centred, centred)
-    variance = total / points.shape[0]
-    # A constant feature must come out as constant, although its mean is rounded.
-    variance[variance <= (1e-14 * np.abs(mean)) ** 2] = 0.0
-    return mean, variance
+        deviation = points[low : low + 4096] - origin
+        total += deviation.sum(axis=0)
+        squares += np.einsum("pf,pf->f", deviation, deviation)
+    shift = total / points.shape[0]
+    return origin + shift, np.maximum(squares / points.shape[0] - shift**2, 0.0)
 
 
 def _hold_out(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .distributions import Distributions
+from .arrays import real_array
+from .distributions import Distributions, check_features
 from .point_distances import euclidean
 
 # Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
@@ -38,17 +39,16 @@ class GroundMetric:
     """
 
     def __init__(self, components: Any, features: Sequence[str] | None = None, *, variances: Any = None) -> None:
-        components = np.array(components, dtype=np.float64)
+        components = np.array(real_array(components, "components"), dtype=np.float64)
         if components.ndim != 2 or 0 in components.shape:
             raise ValueError(f"components have shape {components.shape}: expected (n_components, n_features)")
         if not np.isfinite(components).all():
             raise ValueError("components contain NaN or infinity")
         self.components = components
-        self.features = None if features is None else [str(feature) for feature in features]
+        self.features = check_features(features, self.n_features)
         self.variances = None if variances is None else np.array(variances, dtype=np.float64)
-        for name, values in (("feature names", self.features), ("variances", self.variances)):
-            if values is not None and len(values) != self.n_features:
-                raise ValueError(f"{len(values)} {name} for components of {self.n_features} features")
+        if self.variances is not None and self.variances.shape != (self.n_features,):
+            raise ValueError(f"variances have shape {self.variances.shape} for {self.n_features} features")
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
@@ -78,7 +78,7 @@ class GroundMetric:
             z[low : low + _BLOCK] = points[low : low + _BLOCK].astype(np.float64) @ self.components.T
         return z
 
-    def check_features(self, points: Any) -> None:
+    def check_fit(self, points: Any) -> None:
         """Raise unless the points (array, data frame or Distributions) have the features that the metric is for."""
         n_features = points.shape[1] if len(getattr(points, "shape", ())) == 2 else self.n_features
         if n_features != self.n_features:
@@ -94,19 +94,14 @@ class GroundMetric:
             )
 
     def _check_points(self, points: Any) -> Any:
-        self.check_features(points)
+        self.check_fit(points)
         if isinstance(points, Distributions):
             points = points.points
-        points = points.tocsr() if sparse.issparse(points) else np.asarray(points)
+        points = points.tocsr() if sparse.issparse(points) else real_array(points, "points")
         if points.ndim != 2:
             raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
         if points.shape[1] != self.n_features:
             raise ValueError(f"points have {points.shape[1]} features, but the metric was made for {self.n_features}")
-        if not np.issubdtype(points.dtype, np.floating):
-            try:
-                points = points.astype(np.float64)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"points must be numbers, but the array has dtype {points.dtype}: {error}") from None
         return points
 
     def matrix(self) -> np.ndarray:
@@ -140,9 +135,12 @@ class GroundMetric:
             raise ValueError(f"weight is {weight}: expected a number from 0 (this metric) to 1 (the other)")
         if other.n_features != self.n_features:
             raise ValueError(f"the other metric has {other.n_features} features, this one {self.n_features}")
+        if self.features is not None and other.features is not None and self.features != other.features:
+            raise ValueError("the other metric has features of other names or in another order")
         if of == "matrices":
             stacked = np.vstack([np.sqrt(1.0 - weight) * self.components, np.sqrt(weight) * other.components])
-            return GroundMetric(stacked, self.features or other.features, variances=self.variances)
+            variances = other.variances if self.variances is None else self.variances
+            return GroundMetric(stacked, self.features or other.features, variances=variances)
         if of == "distances":
             return BlendedMetric(self, other, weight)
         raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
@@ -176,7 +174,7 @@ class EuclideanMetric(GroundMetric):
         if n_features < 1:
             raise ValueError(f"n_features is {n_features}: at least one is needed")
         self._n_features = int(n_features)
-        self.features = None if features is None else [str(feature) for feature in features]
+        self.features = check_features(features, self._n_features)
         self.variances = None
 
     @property
@@ -209,7 +207,7 @@ class BlendedMetric(GroundMetric):
     def __init__(self, one: GroundMetric, other: GroundMetric, weight: float) -> None:
         self.one, self.other, self.weight = one, other, float(weight)
         self.features = one.features or other.features
-        self.variances = one.variances
+        self.variances = other.variances if one.variances is None else one.variances
 
     @property
     def components(self) -> np.ndarray:  # type: ignore[override]

@@ -1,12 +1,11 @@
-"""A metric as a file: a zip archive of arrays with a header in JSON; no pickle."""
+"""A metric as a file: a line of JSON with a checksum, then the arrays in numpy's .npz format; no pickle."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
-import tempfile
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,52 +17,42 @@ _FORMAT = "groundmetric.GroundMetric"
 _VERSION = 1
 
 
-class _NewerVersion(ValueError):
-    """The file is fine, this program is too old for it."""
-
-
 def write(metric: GroundMetric, path: str | os.PathLike) -> None:
     """Write the file beside its place, then put it there in one step, so that a half-written one is never seen."""
     arrays: dict[str, np.ndarray] = {}
-    header = {"format": _FORMAT, "version": _VERSION, "metric": _pack(metric, "", arrays)}
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    description = json.dumps(_pack(metric, "", arrays))
+    payload = io.BytesIO()
+    np.savez_compressed(payload, description=np.frombuffer(description.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+    content = payload.getvalue()
+    header = {"format": _FORMAT, "version": _VERSION, "sha256": hashlib.sha256(content).hexdigest()}
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        temporary.write_bytes(json.dumps(header).encode() + b"\n" + content)
         os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike) -> GroundMetric:
     """Read a file that `write` made; say clearly what is wrong with any other."""
+    head, _, content = Path(path).read_bytes().partition(b"\n")
+    name = repr(os.fspath(path))
     try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(bytes(file["header"]).decode())
-            if header["format"] != _FORMAT:
-                raise ValueError(f"its format is {header['format']!r}")
-            if header["version"] > _VERSION:
-                raise _NewerVersion(
-                    f"{os.fspath(path)!r} has format version {header['version']}, this groundmetric reads up to "
-                    f"{_VERSION}: update groundmetric"
-                )
-            return _unpack(header["metric"], "", file)
-    except (_NewerVersion, FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise ValueError(f"{os.fspath(path)!r} is damaged or not a saved GroundMetric: {error}") from error
+        header = json.loads(head)
+        if header["format"] != _FORMAT:
+            raise ValueError
+        version, checksum = int(header["version"]), header["sha256"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{name} is damaged or not a saved GroundMetric: it does not begin as one") from None
+    if version > _VERSION:
+        raise ValueError(
+            f"{name} has format version {version}, this groundmetric reads up to {_VERSION}: update groundmetric"
+        )
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise ValueError(f"{name} is damaged or not a saved GroundMetric: its content does not match its checksum")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return _unpack(json.loads(bytes(arrays["description"])), "", arrays)
 
 
 def _pack(metric: GroundMetric, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:

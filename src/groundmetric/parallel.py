@@ -49,7 +49,7 @@ def in_batches(work: np.ndarray, n_jobs: int, batch: float) -> list[np.ndarray]:
 
     Large pieces first keeps the threads busy to the end; small pieces together keep the cost of a hand-over low.
 
-    >>> [places.tolist() for places in in_batches(np.array([1.0, 5.0, 1.0]), 2, 2.0)]
+    >>> [places.tolist() for places in in_batches(np.array([1.0, 5.0, 1.0]), 2, 4.0)]
     [[1], [0, 2]]
     """
     order = np.argsort(-work, kind="stable")

@@ -35,8 +35,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False, "legend.handlelength": 1.0, "legend.handletextpad": 0.5, "legend.columnspacing": 1.2,
     "text.parse_math": False,  # names may contain $
 }  # fmt: skip
-# The learned space counts as one axis where the first principal axis has this share of the variance.
-_ONE_AXIS = 0.95
+_ONE_AXIS = 0.95  # share of the variance at which the first principal axis is shown alone
 
 
 def points(D: Distributions, y: Any, ax: Axes | None = None, *, features: Any = (0, 1), n: int = 1000) -> Axes:
@@ -140,7 +139,6 @@ def embedding(distances: np.ndarray, y: Any, ax: Axes | None = None, *, train: A
                 ax.scatter(x, up, fc=face, **look)
         ax.set(xlabel="axis 1 (units of distance)", ylabel="axis 2 (units of distance)")
         ax.set_aspect("equal", adjustable="datalim")
-        ax.margins(0.08)
         ax.locator_params(nbins=5)
         _legend(
             ax, _dots(classes, MARKERS), [] if train is None else [_dot("training", fc=INK), _dot("test", fc="none")]
@@ -161,7 +159,7 @@ def importance(metric: GroundMetric, ax: Axes | None = None, *, n: int = 20) -> 
         ax.invert_yaxis()
         ax.set(xlabel="share of the importance (%)", xlim=(0, 115 * shares[top[0]]))
         if shares.size > top.size:
-            rest = f"{shares.size - top.size} other features: {max(1 - shares[top].sum(), 0):.2%}"
+            rest = f"the other {shares.size - top.size}: {max(1 - shares[top].sum(), 0):.2%}"
             ax.text(1, 0.02, rest, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
     return ax
 
@@ -205,7 +203,7 @@ def arrange(distances: np.ndarray, y: Any) -> np.ndarray:
     """An order that keeps each class together, and within it near ones beside each other (average linkage).
 
     >>> arrange(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"]).tolist()
-    [0, 2, 1, 3]
+    [0, 2, 3, 1]
     """
     distances, codes = np.asarray(distances), _classes(y, len(distances))[1]
     order: list[np.ndarray] = []

@@ -41,8 +41,12 @@ class Triplets:
         return self.i.size
 
 
-def random_triplets(labels: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> Triplets:
+def random_triplets(
+    labels: np.ndarray, n_neighbors: int, random: np.random.RandomState, *, held_out: np.ndarray | None = None
+) -> Triplets:
     """For every anchor, `n_neighbors` (t) of its own class × t of each other class, drawn without replacement.
+
+    Distributions that are held out (a mask) are anchors, but nobody's neighbours.
 
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
@@ -51,11 +55,13 @@ def random_triplets(labels: np.ndarray, n_neighbors: int, random: np.random.Rand
     def choose(anchor: int, candidates: np.ndarray) -> np.ndarray:
         return random.permutation(candidates)[:n_neighbors]
 
-    return _build(labels, choose)
+    return _build(labels, choose, held_out)
 
 
-def nearest_triplets(labels: np.ndarray, n_neighbors: int, distances: np.ndarray) -> Triplets:
-    """For every anchor, the t nearest of its own class × the t nearest of each other class.
+def nearest_triplets(
+    labels: np.ndarray, n_neighbors: int, distances: np.ndarray, *, held_out: np.ndarray | None = None
+) -> Triplets:
+    """For every anchor, the t nearest of its own class × the t nearest of each other class, none of them held out.
 
     `distances` is a matrix between the distributions; entries that need not be looked at may be infinite.
     """
@@ -63,13 +69,16 @@ def nearest_triplets(labels: np.ndarray, n_neighbors: int, distances: np.ndarray
     def choose(anchor: int, candidates: np.ndarray) -> np.ndarray:
         return candidates[np.argsort(distances[anchor, candidates], kind="stable")[:n_neighbors]]
 
-    return _build(labels, choose)
+    return _build(labels, choose, held_out)
 
 
-def _build(labels: np.ndarray, choose: Callable[[int, np.ndarray], np.ndarray]) -> Triplets:
+def _build(
+    labels: np.ndarray, choose: Callable[[int, np.ndarray], np.ndarray], held_out: np.ndarray | None
+) -> Triplets:
     """All combinations of an anchor's chosen neighbours. A class smaller than t + 1 gives what it has."""
     classes = np.unique(labels)
-    members = {c: np.flatnonzero(labels == c) for c in classes}
+    free = np.ones(labels.size, bool) if held_out is None else ~held_out
+    members = {c: np.flatnonzero((labels == c) & free) for c in classes}
     parts = []
     for anchor in range(labels.size):
         own = members[labels[anchor]]

@@ -28,12 +28,17 @@ def oracle(cost, a, b):
     return size * total * ot.emd2(a / total, b / b.sum(), np.ascontiguousarray(cost / size), numItermax=10**7)
 
 
-def planted(rng, n, m, slack=1.0):
-    """A plan and potentials first, the costs around them: the optimal value is known without any solver."""
+def planted(rng, n, m, slack=1.0, barred=None):
+    """A plan and potentials first, the costs around them: the optimal value is known without any solver.
+
+    `barred`: a cost that every second arc has, in place of its own; not those of the plan.
+    """
     a, b = rng.uniform(0.1, 1.0, n), rng.uniform(0.1, 1.0, m)
     b *= a.sum() / b.sum()
     u, v = rng.normal(size=n), rng.normal(size=m)
     cost = u[:, None] + v + slack * rng.integers(0, 4, (n, m))
+    if barred is not None:
+        cost[rng.random((n, m)) < 0.5] = barred
     rows, cols = north_west_corner(a, b)
     cost[rows, cols] = u[rows] + v[cols]
     return Problem(cost, a, b, float(a @ u + b @ v))

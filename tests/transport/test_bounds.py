@@ -23,9 +23,6 @@ def test_bounds_hold_after_any_moves(D, seed):
         solved = np.flatnonzero(rng.random(pairs.first.size) < 0.5)
         pairs.solve(solved)
         pairs.move_all(points)
-        if seed % 2:
-            pairs.rescale(0.7)
-            points *= 0.7  # in place: the walk goes on from there
         exact = placed(D, points).solve(everything(pairs))
         assert (pairs.lower(everything(pairs)) <= exact * (1 + 1e-12) + 1e-14).all()
         assert (pairs.upper(everything(pairs)) >= exact * (1 - 1e-12) - 1e-14).all()

@@ -41,13 +41,16 @@ def test_a_metric_with_other_feature_names_is_refused():
     A = gm.Distributions(np.eye(2), [0, 1], features=["x", "y"])
     with pytest.raises(ValueError, match="feature 0 is 'x', the metric has 'y'"):
         gm.pairwise_distances(A, metric=gm.GroundMetric(np.eye(2), ["y", "x"]))
+    with pytest.raises(ValueError, match="feature 0 is 'x', the metric has 'y'"):
+        gm.pairwise_distances(np.eye(2), A, gm.GroundMetric(np.eye(2), ["y", "x"]))
 
 
 def test_an_unknown_metric_is_refused(D):
     with pytest.raises(ValueError, match="nonsense"):
         gm.pairwise_distances(D, metric="nonsense")
-    with pytest.raises(TypeError, match="metric is 3"):
-        gm.pairwise_distances(D, metric=3)
+    for metric in (3, None, np.eye(4)):
+        with pytest.raises(TypeError, match=r"(?s)metric is .*expected a GroundMetric"):
+            gm.pairwise_distances(D, metric=metric)
 
 
 def test_an_unknown_solver_is_refused(D):

@@ -49,6 +49,12 @@ def test_moving_one_distribution_moves_only_its_own_pairs(D):
     assert (np.abs(after - before)[concerned] > 1e-3).all()
 
 
+def test_asking_for_no_pairs_gives_nothing(D):
+    pairs, none = transport(D), np.empty(0, np.int64)
+    assert pairs.solve(none).size == pairs.lower(none).size == pairs.upper(none).size == 0
+    assert_array_equal(pairs.pull(none, np.empty(0)), np.zeros(D.points.shape))
+
+
 def test_solving_again_without_a_move_takes_no_pivots(D):
     pairs = transport(D)
     first = pairs.solve(everything(pairs)).copy()
@@ -56,11 +62,10 @@ def test_solving_again_without_a_move_takes_no_pivots(D):
     assert not pairs.answers.pivots.any()
 
 
-def test_rescaling_is_moving_all_points(D):
+def test_scaling_all_points_scales_the_values(D):
     pairs = transport(D)
     values = pairs.solve(everything(pairs)).copy()
-    pairs.rescale(3.0)
-    assert_allclose(pairs.answers.value, 3.0 * values, rtol=1e-15)
+    pairs.move_all(3.0 * D.points)
     assert_allclose(pairs.solve(everything(pairs)), 3.0 * values, rtol=1e-12)
 
 

@@ -66,7 +66,9 @@ def test_coinciding_points_pull_nothing(k, weights):
     order = [3, 0, 5, 1, 4, 2]
     points, masses = np.vstack([once.points, once.points[order]]), np.append(once.weights, once.weights[order])
     pairs = transport(gm.Distributions(points, np.repeat([0, 1], 6), weights=masses))
-    assert_array_equal(solved_pull(pairs, np.array([0]), np.array([1.0])), 0.0)
+    pull = solved_pull(pairs, np.array([0]), np.array([1.0]))
+    # Weights in another order are scaled to sum 1 with other rounding: a last bit may travel.
+    assert_allclose(pull, 0.0, atol=0.0 if weights == "equal" else 1e-15)
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -124,10 +126,9 @@ def test_threads_give_the_serial_pull_bit_for_bit(k):
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_rescaling_does_not_change_the_pull(k):
-    pairs = transport(cohort(np.random.default_rng(0), SIZES, k, "both"))
-    coefficient = np.arange(6.0)
+def test_scaling_all_points_does_not_change_the_pull(k):
+    D = cohort(np.random.default_rng(0), SIZES, k, "both")
+    pairs, coefficient = transport(D), np.arange(6.0)
     pull = solved_pull(pairs, everything(pairs), coefficient)
-    pairs.rescale(0.01)
-    assert_allclose(pairs.pull(everything(pairs), coefficient), pull, rtol=1e-12, atol=1e-14)
+    pairs.move_all(0.01 * D.points)
     assert_allclose(solved_pull(pairs, everything(pairs), coefficient), pull, rtol=1e-12, atol=1e-14)

@@ -86,6 +86,18 @@ def test_planted_answer_is_found(shape, slack):
         assert_proved(plan, task)
 
 
+@pytest.mark.parametrize("barred", [1e3, 1e6, 1e9, 1e12, 1e15])
+def test_a_large_number_bars_an_arc_and_costs_no_precision(barred):
+    for seed in range(20):
+        task = planted(np.random.default_rng(seed), 25, 30, barred=barred)
+        plan = gm.transport.solve(task.cost, task.a, task.b)
+        u, v = plan.potentials
+        assert plan.optimal
+        assert task.cost[plan.rows, plan.cols].max() < barred
+        assert_allclose(plan.value, task.value, rtol=1e-9, atol=1e-9)
+        assert_allclose(task.a @ u + task.b @ v, task.value, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("costs", COSTS)
 def test_many_sizes_against_the_oracle(costs):
     for seed in range(20):

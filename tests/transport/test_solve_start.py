@@ -1,11 +1,13 @@
 """Starting from an earlier basis, and stopping early."""
 
+from dataclasses import astuple, replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import groundmetric as gm
-from groundmetric.transport import Basis, Status
+from groundmetric.transport import Status
 
 from .problems import problem
 from .test_solve import assert_feasible, assert_marginals, assert_proved
@@ -40,9 +42,9 @@ def test_small_changes_need_fewer_pivots_than_a_cold_start():
 def test_start_is_not_modified(costs, masses):
     task = problem(costs, masses, (15, 20))
     start = gm.transport.solve(task.cost, task.a, task.b).basis
-    before = start.parent.tobytes(), start.level.tobytes()
+    before = repr(astuple(start))
     assert gm.transport.solve(moved(task, 1.0), task.a, task.b, start=start).pivots > 0
-    assert (start.parent.tobytes(), start.level.tobytes()) == before
+    assert repr(astuple(start)) == before
 
 
 def test_later_changes_to_a_plan_leave_its_basis_alone():
@@ -90,8 +92,10 @@ def test_start_with_other_points_without_mass_is_refused():
 
 
 def test_start_that_is_no_tree_is_refused():
+    start = gm.transport.solve(np.ones((1, 1))).basis
+    loop = replace(start, parent=np.array([1, 0, -1], start.parent.dtype))
     with pytest.raises(ValueError, match="start"):
-        gm.transport.solve(np.ones((1, 1)), start=Basis(np.array([1, 0, -1], np.int32), np.zeros(1)))
+        gm.transport.solve(np.ones((1, 1)), start=loop)
 
 
 @pytest.mark.parametrize("masses", ["equal", "random", "1e-12", "some zero"])

@@ -84,10 +84,12 @@ _BY_NAME: dict[str, type] = {
 
 def resolve_penalty(penalty: Any) -> Penalty | None:
     """A penalty object from its name; None and objects pass through."""
-    if penalty is None or (hasattr(penalty, "value") and hasattr(penalty, "gradient")):
-        return penalty
-    if penalty in _BY_NAME:
+    if isinstance(penalty, str) and penalty in _BY_NAME:
         return _BY_NAME[penalty]()
+    if penalty is None or (
+        not isinstance(penalty, type) and hasattr(penalty, "value") and hasattr(penalty, "gradient")
+    ):
+        return penalty
     raise ValueError(
         f"penalty is {penalty!r}: expected one of {sorted(_BY_NAME)}, None, or an object with value and gradient"
     )

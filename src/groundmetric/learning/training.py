@@ -117,17 +117,16 @@ class _Run:
     def _objective(self) -> Objective:
         """The loss over triplets drawn at random, or mined under the present metric.
 
-        Held-out distributions take no part in learning; as anchors they make the validation triplets.
+        Triplets with a held-out anchor are for validation; nobody learns from them.
         """
-        t = self.settings.n_neighbors
+        t, labels, held_out = self.settings.n_neighbors, self.labels, self.held_out
         if self.settings.neighbors == "nearest":
-            distances = nearest_in_classes(Masses.of(self.D), self._project(), self.labels, t, self.threads)
-            triplets = nearest_triplets(self.labels, t, distances)
+            distances = nearest_in_classes(Masses.of(self.D), self._project(), labels, held_out, t, self.threads)
+            triplets = nearest_triplets(labels, t, distances, held_out=held_out)
         else:
-            triplets = random_triplets(self.labels, t, self.random)
-        touched = self.held_out[triplets.i] | self.held_out[triplets.j] | self.held_out[triplets.k]
-        self.learning = _by_anchor(triplets, np.flatnonzero(~touched))
-        self.validating = np.flatnonzero(self.held_out[triplets.j])
+            triplets = random_triplets(labels, t, self.random, held_out=held_out)
+        self.learning = _by_anchor(triplets, np.flatnonzero(~held_out[triplets.j]))
+        self.validating = np.flatnonzero(held_out[triplets.j])
         return Objective(
             self.D,
             triplets,
@@ -156,12 +155,11 @@ class _Run:
             unit = self.objective.unit
             self.objective = self._objective()
             self.objective.unit = unit
-        # Half a cosine from the learning rate down to 0: late steps settle instead of jumping about the optimum.
-        self.optimiser.learning_rate = (
-            settings.learning_rate * 0.5 * (1.0 + np.cos(np.pi * epoch / settings.max_epochs))
-        )
         parts = []
-        for batch in _batches(self.learning, settings.batch_size, self.random):
+        batches = _batches(self.learning, settings.batch_size, self.random)
+        for step, batch in enumerate(batches):
+            progress = (epoch + step / len(batches)) / settings.max_epochs
+            self.optimiser.learning_rate = settings.learning_rate * _schedule(progress)
             part = self.objective.evaluate(self.W, batch)
             self._count_pivot_limits(part.pairs)
             assert part.gradient is not None
@@ -201,18 +199,20 @@ class _Run:
             self.history[name].append(value)
 
     def _decide(self) -> None:
-        """Keep the best W (by held-out loss where there is one), and stop when nothing improves any more."""
-        history = self.history
-        watched = (
-            history["validation_loss"][-1] if self.validating.size else history["loss"][-1] + history["penalty"][-1]
-        )
-        if watched < self.best - self.settings.tol * self.settings.margin:
-            self.best, self.best_W, self.since_best = watched, self.W, 0
+        """Stop when nothing improves any more: the held-out loss, or without one the loss that is minimised."""
+        history, patience = self.history, self.settings.patience
+        small = self.settings.tol * self.settings.margin
+        if self.validating.size:
+            if history["validation_loss"][-1] < self.best - small:
+                self.best, self.best_W, self.since_best = history["validation_loss"][-1], self.W, 0
+            else:
+                self.since_best += 1
+            settled = self.since_best >= patience
         else:
-            self.since_best += 1
-        settled = self.since_best >= self.settings.patience
+            recent = np.add(history["loss"], history["penalty"])[-patience - 1 :]
+            settled = recent.size > patience and np.ptp(recent) < small
         done = history["active"][-1] == 0.0 and self.penalty_weight == 0.0  # no triplet pulls: W will not move again
-        self.converged = settled or done
+        self.converged = bool(settled or done)
         self.finished = self.converged or len(history["loss"]) >= self.settings.max_epochs
 
     def _count_pivot_limits(self, pairs: np.ndarray) -> None:
@@ -228,6 +228,11 @@ class _Run:
             self.best_W = self.W
             self.best = history["loss"][-1] + history["penalty"][-1] if history["loss"] else np.inf
         return Outcome(self.best_W, history, float(self.best), self.converged, self.interrupted, self.stopped_pivoting)
+
+
+def _schedule(progress: float) -> float:
+    """Factor of the learning rate: from 1 to 0 along half a cosine, so that late steps settle."""
+    return 0.5 * (1.0 + np.cos(np.pi * progress))
 
 
 def _by_anchor(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import real_array
 from .masses import equal_masses, integer_masses
 from .plan import Basis, Plan, Status
 from .simplex import greedy_forest, optimise, shipping_cost
@@ -66,14 +67,11 @@ def solve(
 
 
 def _check_cost(cost: Any) -> np.ndarray:
-    cost = np.asarray(cost)
+    cost = real_array(cost, "cost")
     if cost.ndim != 2 or 0 in cost.shape:
         raise ValueError(f"cost has shape {cost.shape}: expected (sources, sinks), at least one of each")
-    try:
-        # The solver is compiled for writable arrays in C order.
-        cost = np.require(cost, np.float64, ["C", "A", "W"])
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"cost must be numbers, but the array has dtype {cost.dtype}: {error}") from None
+    # The solver is compiled for writable arrays in C order.
+    cost = np.require(cost, np.float64, ["C", "A", "W"])
     with np.errstate(over="ignore", invalid="ignore"):
         suspect = not np.isfinite(cost.sum())
     if suspect and not np.isfinite(cost).all():
@@ -98,7 +96,7 @@ def _check_masses(a: Any, b: Any, shape: tuple[int, int]) -> tuple[np.ndarray, n
 def _check_side(mass: Any, name: str, size: int) -> np.ndarray:
     if mass is None:
         return np.full(size, 1.0 / size)
-    mass = np.asarray(mass, dtype=np.float64)
+    mass = real_array(mass, name).astype(np.float64, copy=False)
     if mass.shape != (size,):
         raise ValueError(f"{name} has shape {mass.shape}, but cost asks for ({size},)")
     bad = ~np.isfinite(mass) | (mass < 0)

@@ -37,7 +37,7 @@ class Masses:
 
 def integer_masses(weights: np.ndarray) -> np.ndarray:
     """Weights as integers that sum to TOTAL. Weights below 2^-61 of the total become 0."""
-    units = np.rint(weights * (TOTAL / weights.sum())).astype(np.int64)
+    units = np.rint(weights / weights.sum() * TOTAL).astype(np.int64)
     units[np.argmax(units)] += TOTAL - units.sum()
     return units
 

@@ -76,7 +76,8 @@ class Finder:
         means = np.add.reduceat(weighted, self._masses.bounds[:-1], axis=0)
         apart = np.linalg.norm(means[rows] - means[cols], axis=1)
         # A bound that rounding has lifted above the exact value would rule out a true neighbour.
-        return np.maximum(bound, apart) * (1.0 - 1e-12)
+        rounding = 64 * np.finfo(float).eps * np.abs(z).max(initial=0.0)
+        return np.maximum(np.maximum(bound, apart) * (1.0 - 1e-12) - rounding, 0.0)
 
     def solve(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Exact distances."""
@@ -94,9 +95,12 @@ class Finder:
 
 
 def nearest_in_classes(
-    masses: Masses, z: np.ndarray, labels: np.ndarray, n_neighbors: int, threads: Threads
+    masses: Masses, z: np.ndarray, labels: np.ndarray, held_out: np.ndarray, n_neighbors: int, threads: Threads
 ) -> np.ndarray:
-    """Distances of every distribution to its nearest others in each class, infinite where they were not needed."""
+    """Distances of every distribution to its nearest others in each class, infinite where they were not needed.
+
+    Distributions that are held out are not looked for.
+    """
     finder = Finder(masses, z, threads)
     n = labels.size
     rows, cols = np.triu_indices(n, 1)
@@ -104,7 +108,7 @@ def nearest_in_classes(
     lower[rows, cols] = lower[cols, rows] = finder.lower(rows, cols)
     distances = np.full((n, n), np.inf)
     for c in np.unique(labels):
-        members = np.flatnonzero(labels == c)
+        members = np.flatnonzero((labels == c) & ~held_out)
         solve = partial(_solve_among, finder, members)
         distances[:, members] = nearest(lower[:, members], min(n_neighbors, members.size), solve)
     return distances

@@ -1,9 +1,9 @@
 """The network simplex for transport: exact, and able to restart from the basis of an earlier solve.
 
 Nodes 0 … n-1 are sources, n … n+m-1 sinks, and n+m the root, which stands outside the problem. A basis is a spanning
-tree, kept as one array: the parent of every node. Everything else (flows, potentials, subtree sizes) follows from it, the
-masses and the costs. All arcs run from a source to a sink, so a node's own kind says which way its arc to the parent
-points: up if the node is a source.
+tree, kept as one array: the parent of every node. Everything else (flows, potentials, subtree sizes) follows from it,
+the masses and the costs. All arcs run from a source to a sink, so a node's own kind says which way its arc to the
+parent points: up if the node is a source.
 
 Masses are integers, so flows are exact and ties are ties. The tree is kept strongly feasible (an arc without flow
 points towards the root), which rules out cycling; the root's own arcs come from sources, carry nothing for ever, and

@@ -1,0 +1,280 @@
+"""The demo at a small size: what it says is what it found, what it writes is whole and needs nothing from elsewhere."""
+
+import json
+import re
+import subprocess
+import sys
+import warnings
+from html.parser import HTMLParser
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import numpy as np
+import pytest
+
+import groundmetric as gm
+from groundmetric import cli, demo
+
+EVIL = "<script>alert('x')</script>"
+
+
+def flat(seed):
+    return gm.datasets.make_modes(1, 1000.0, points_per_mode=4, random_state=seed)
+
+
+def wide(seed):
+    """More features than are projected inside the solver, and names that are no good in a page or a formula."""
+    D, y = gm.datasets.make_modes(34, 1.0, points_per_mode=4, random_state=seed)
+    features = [f"{EVIL} $_{k}$" for k in range(D.shape[1])]
+    return gm.Distributions(D.points, np.repeat(D.names, D.sizes), features=features), np.array(
+        [f"{EVIL} {c}" for c in y]
+    )
+
+
+LOADERS = {"Flat": flat, f"Wide {EVIL}": wide}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder that the demo wrote, what it returned, and what it logged."""
+    folder, lines = tmp_path_factory.mktemp("demo") / "new" / "folder", []
+    return folder, demo.run(folder, seed=3, loaders=LOADERS, max_epochs=8, log=lines.append), lines
+
+
+class Page(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.texts = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def every(self, name):
+        return [value for key, value in self.attributes if key == name]
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    return Page((made[0] / "index.html").read_text())
+
+
+def test_results_file_holds_what_was_returned(made):
+    folder, findings, _ = made
+    assert json.loads((folder / "results.json").read_text()) == findings
+    assert findings["seed"] == 3
+    assert findings["groundmetric"] == gm.__version__
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_accuracy_is_that_of_the_saved_metric(made, place):
+    folder, findings, _ = made
+    found = findings["datasets"][place]
+    D, y = list(LOADERS.values())[place](3)
+    train, test = found["train"], found["test"]
+    assert sorted(train + test) == list(range(len(D)))
+    assert np.unique(y[train], return_counts=True)[1].tolist() == [5, 5, 5]
+    saved = gm.GroundMetric.load(folder / found["files"][0])
+    for kind, metric in (("learned", saved), ("Euclidean", "euclidean")):
+        classifier = gm.TransportKNeighborsClassifier(5, metric=metric).fit(D[train], y[train])
+        assert found["accuracy"][kind] == classifier.score(D[test], y[test])
+    assert found["importance"] == saved.importance().max()
+    assert found["important_feature"] == D.features[saved.importance().argmax()]
+
+
+def test_learning_was_by_the_plain_learner(made):
+    folder, findings, _ = made
+    found = findings["datasets"][0]
+    D, y = flat(3)
+    learner = gm.GroundMetricLearner(max_epochs=8, random_state=3).fit(D[found["train"]], y[found["train"]])
+    saved = gm.GroundMetric.load(folder / found["files"][0])
+    np.testing.assert_array_equal(saved.components, learner.components_)
+    assert found["epochs"] == learner.n_iter_
+    assert found["solved"] == learner.history_["solved"].sum()
+    assert found["share_saved"] == found["saved"] / (found["saved"] + found["solved"])
+
+
+def test_files_are_those_that_are_listed(made):
+    folder, findings, _ = made
+    listed = {name for found in findings["datasets"] for name in found["files"]}
+    assert {path.name for path in folder.iterdir()} == listed | {"results.json", "index.html"}
+    for name in listed:
+        start = (folder / name).read_bytes()[:5]
+        assert start.startswith({"png": b"\x89PNG", "svg": b"<?xml", "npz": b"PK"}[name.rpartition(".")[2]])
+    pictures = ["data", "learned_space", "ellipses", "training", "embedding_learned", "distances_euclidean"]
+    assert {f"flat_{name}.svg" for name in pictures} <= listed
+    assert "wide_script_alert_x_script_importance.png" in listed
+
+
+def test_page_shows_every_figure_with_a_text_for_those_who_do_not_see_it(made, page):
+    svgs = [attributes for tag, attributes in page.tags if tag == "svg"]
+    figures = [name for found in made[1]["datasets"] for name in found["files"] if name.endswith(".svg")]
+    assert len(svgs) == len(figures) == 16
+    assert all(svg["role"] == "img" and len(svg["aria-label"]) > 10 for svg in svgs)
+    assert sum(tag == "figcaption" for tag, _ in page.tags) == 16
+
+
+def test_page_loads_nothing(made, page):
+    text = (made[0] / "index.html").read_text()
+    assert "http:" not in text
+    assert "https:" not in text
+    assert not {"script", "link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
+    loaded = page.every("href") + page.every("xlink:href") + page.every("src") + re.findall(r"url\(([^)]*)\)", text)
+    assert all(target.startswith(("#", "data:image/png;base64,")) for target in loaded)
+    assert "@import" not in text
+
+
+def test_identifiers_of_the_page_are_unique_and_all_references_lead_somewhere(made, page):
+    identifiers = page.every("id")
+    assert len(set(identifiers)) == len(identifiers)
+    text = (made[0] / "index.html").read_text()
+    targets = re.findall(r"url\(#([^)]*)\)", text) + re.findall(r'href="#([^"]*)"', text)
+    assert targets
+    assert set(targets) <= set(identifiers)
+
+
+def test_page_says_what_was_found(made, page):
+    text = " ".join(page.texts)
+    for found in made[1]["datasets"]:
+        for kind, accuracy in found["accuracy"].items():
+            assert f"{accuracy:.2f} ({round(accuracy * 15)} of 15)" in text
+            assert f"Distributions under the {kind} metric" in text
+        assert f"{found['seconds']:.1f} s, {found['epochs']} epochs" in text
+        assert found["important_feature"] in text
+
+
+def test_names_cannot_break_out_of_the_page(made, page):
+    assert EVIL in "".join(page.texts)  # as text
+    for name in ["index.html", *made[1]["datasets"][1]["files"]]:
+        if name.endswith((".html", ".svg")):
+            assert "<script" not in (made[0] / name).read_text()
+
+
+def test_summary_and_log_say_what_happens(made):
+    _, findings, lines = made
+    text = demo.summary(findings)
+    for found in findings["datasets"]:
+        assert f"{found['name']}: 30 distributions of 3 classes, 360 points, {found['n_features']} features" in text
+        assert f"{found['accuracy']['learned']:.2f} ({found['right']['learned']} of 15)" in text
+        assert f"{found['name']}: learning from 15 distributions" in lines
+
+
+def test_same_seed_same_files_in_a_folder_that_exists(made, tmp_path):
+    (tmp_path / "mine.txt").write_text("kept")
+    (tmp_path / "index.html").write_text("old")
+    again = demo.run(tmp_path, seed=3, loaders={"Flat": flat}, max_epochs=8)
+    assert (tmp_path / "mine.txt").read_text() == "kept"
+    assert "Learning a ground metric" in (tmp_path / "index.html").read_text()
+    for name in again["datasets"][0]["files"]:
+        if not name.endswith("npz"):  # a zip archive has a date
+            assert (tmp_path / name).read_bytes() == (made[0] / name).read_bytes(), name
+
+
+def run_python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
+
+
+SMALL = """
+import functools, sys
+from groundmetric import cli, datasets, demo
+small = {"Small": lambda seed: datasets.make_modes(1, 10.0, points_per_mode=3, random_state=seed)}
+demo.run = functools.partial(demo.run, loaders=small, max_epochs=2)
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_command_prints_findings_as_json_alone(tmp_path):
+    done = run_python("-W", "error", "-c", SMALL, "demo", "--output", str(tmp_path / "out"), "--seed", "5", "--json")
+    assert done.returncode == 0, done.stderr
+    findings = json.loads(done.stdout)
+    assert findings == json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (findings["seed"], findings["datasets"][0]["epochs"]) == (5, 2)
+    assert "Small: learning from 15 distributions" in done.stderr.splitlines()
+
+
+def test_bad_output_is_one_line_and_code_2(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    done = run_python("-m", "groundmetric.cli", "demo", "--output", str(tmp_path / "file"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"groundmetric demo: output {str(tmp_path / 'file')!r} is a file: give a folder\n"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+HELP = """
+import sys
+from groundmetric import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit as stop:
+    print(*sys.modules, stop.code)
+"""
+
+
+def test_help_and_version_load_nothing_heavy():
+    for argument, expected in (("--help", "demo"), ("--version", f"groundmetric {gm.__version__}")):
+        done = run_python("-c", HELP, argument)
+        assert expected in done.stdout
+        assert not {"numpy", "numba", "sklearn", "matplotlib"} & set(done.stdout.split())
+        assert done.stdout.split()[-1] == "0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["demo", "--seed", "-1"], "'-1'"),
+        (["demo", "--seed", "many"], "'many'"),
+        (["demo", "--seed", str(2**32)], f"'{2**32}'"),
+        (["nonsense"], "'nonsense'"),
+        (["demo", "--colour"], "--colour"),
+        ([], "COMMAND"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_code_2(arguments, culprit, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert culprit in line
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ValueError("bad\nvalue"), 2, "bad value"),
+        (PermissionError(13, "Permission denied", "/x"), 2, "Permission denied: '/x'"),
+        (ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib"), 1, "pip install 'groundmetric[plot]'"),
+        (ZeroDivisionError("by zero"), 1, "unexpected ZeroDivisionError: by zero"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_errors_are_one_line_unless_debugging(error, code, line, monkeypatch, capsys):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(demo, "run", fail)
+    assert cli.main(["demo"]) == code
+    (printed,) = capsys.readouterr().err.splitlines()
+    assert printed.startswith("groundmetric demo: ")
+    assert line in printed
+    with pytest.raises(type(error)):
+        cli.main(["demo", "--debug"])
+
+
+def test_warnings_are_lines(monkeypatch, capsys):
+    def warn(*arguments, **options):
+        warnings.warn("take care", UserWarning, stacklevel=1)
+        return {"datasets": []}
+
+    monkeypatch.setattr(demo, "run", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert cli.main(["demo"]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "warning: take care"
