@@ -216,7 +216,7 @@ def _write_study(folder: Path, study: Study) -> tuple[list[str], str]:
     """Write figures and metric; return the names of the files, and the study's section of the page."""
     found = study.found
     stem = re.sub(r"[^a-z0-9]+", "_", found["name"].lower()).strip("_")
-    files, figures = [f"{stem}_metric.npz"], ""
+    files, figures = [f"{stem}.gm"], ""
     study.metrics["learned"].save(folder / files[0])
     for picture in pictures(study):
         name = f"{stem}_{picture.name}"
