@@ -9,11 +9,12 @@ SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 
 # Top first. A module imports from its own line or from lines above it, never from below.
 LAYERS = [
-    "distributions parallel",
+    "arrays parallel",
+    "distributions",
     "triplets point_distances datasets datasets.synthetic",
     "metric metric_files",
-    "transport.plan transport.masses transport.costs transport.line transport.scan",
-    "transport.simplex",
+    "transport.plan transport.masses transport.costs transport.line transport.scan transport.tree",
+    "transport.simplex transport.forests",
     "transport.door transport.pair_kernels",
     "transport.pairs",
     "transport.search",

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -166,19 +167,10 @@ def saved(metric, path):
     return path.read_bytes()
 
 
-def rewritten_header(path, **changes):
-    with np.load(path) as file:
-        arrays = dict(file)
-    header = json.loads(bytes(arrays["header"])) | changes
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with open(path, "wb") as file:
-        np.savez(file, **arrays)
-
-
 def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
     path = tmp_path / "metric"
-    LEARNED.save(path)
-    rewritten_header(path, version=99, metric={"kind": "unheard of"})
+    head, _, _ = saved(LEARNED, path).partition(b"\n")
+    path.write_bytes(json.dumps(json.loads(head) | {"version": 99}).encode() + b"\nsomething unheard of")
     with pytest.raises(ValueError, match=r"version 99.*update groundmetric"):
         GroundMetric.load(path)
 
@@ -213,7 +205,7 @@ def test_a_flipped_byte_never_gives_another_metric(metric, tmp_path):
     inside = set(range(400, len(whole) - 400)) - set(range(400, len(whole) - 400, 19))
     wrong = {}
     for position in sorted(set(range(len(whole))) - (inside if len(whole) > 2000 else set())):
-        for flip in (0x01, 0x10, 0xFF):
+        for flip in (0x01, 0xFF):
             path.write_bytes(whole[:position] + bytes([whole[position] ^ flip]) + whole[position + 1 :])
             for problem in what_goes_wrong(path, metric):
                 wrong.setdefault(problem, []).append((position, flip))
@@ -228,18 +220,21 @@ def test_another_npz_file_is_no_metric_and_a_missing_file_is_not_found(tmp_path)
         GroundMetric.load(tmp_path / "missing")
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=repr)
-def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(error, tmp_path, monkeypatch):
+def fail_half_way(*arguments, **options):
+    for file in arguments:
+        if isinstance(file, Path) and file.name.startswith("."):
+            file.touch()
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", [(np, "savez_compressed"), (Path, "write_bytes"), (os, "replace")], ids=str)
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(step, tmp_path, monkeypatch):
     path = tmp_path / "metric"
     LEARNED.save(path)
-
-    def fail_half_way(file, **arrays):
-        file.write(b"half")
-        raise error
-
-    monkeypatch.setattr(np, "savez_compressed", fail_half_way)
-    with pytest.raises(type(error)):
-        EUCLID.save(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(*step, fail_half_way)
+        with pytest.raises(KeyboardInterrupt):
+            EUCLID.save(path)
     assert os.listdir(tmp_path) == ["metric"]
     assert equal(GroundMetric.load(path), LEARNED)
 

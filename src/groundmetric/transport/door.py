@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..arrays import real_array
+from .forests import first_forest
 from .masses import equal_masses, integer_masses
 from .plan import Basis, Plan, Status
-from .simplex import greedy_forest, optimise, shipping_cost
+from .simplex import optimise, shipping_cost
 
 
 def solve(
@@ -112,7 +113,7 @@ def _first_basis(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | 
     n, m = cost.shape
     if start is None:
         parent = np.empty(n + m + 1, np.int32)
-        greedy_forest(cost, a, b, parent)
+        first_forest(cost, a, b, parent)
         return parent, np.zeros(n + m + 1)
     if start.parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(

@@ -12,9 +12,10 @@ import numba
 import numpy as np
 
 from .costs import fill_distances
+from .forests import first_forest
 from .line import line_pull, line_value
 from .masses import equal_masses
-from .simplex import greedy_forest, optimise, shipping_cost
+from .simplex import optimise, shipping_cost
 
 
 class Points(NamedTuple):
@@ -87,7 +88,7 @@ def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers)
         parent, flow = bases.parent[here], bases.flow[here]
         potential = bases.potential[here]
         if not bases.warm[p]:
-            greedy_forest(cost, a, b, parent)
+            first_forest(cost, a, b, parent)
             potential[:] = 0.0
         limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
         pivots, optimal, _ = optimise(cost, a, b, parent, flow, potential, limit)

@@ -15,109 +15,18 @@ source's by the cost, and a whole subtree shifts by one number.
 When only the costs change, an optimal tree of before is still feasible: start from it and a few pivots suffice.
 """
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
 
 from .scan import cheapest
+from .tree import join_of, plant, push, rehang
 
 # Rounding in a reduced cost c - u - v is a few units in the last place of its largest term; what is below this share of
 # them is noise, not an improvement.
 _NOISE = 2.0**-46
+# Rows that are looked at before the best of their arcs enter.
+_ROWS = 32
 _ENDLESS = np.iinfo(np.int64).max
-
-
-class Tree(NamedTuple):
-    """A rooted spanning tree with the flow on each node's arc to its parent.
-
-    `next` and `previous` thread all nodes in an order in which every subtree is one piece: it begins with its top node
-    and ends with that node's `last`. A walk over a subtree is then a walk along a list.
-    """
-
-    parent: np.ndarray  # (n + m + 1,) int32, like the others
-    flow: np.ndarray  # int64
-    size: np.ndarray  # number of nodes in the subtree
-    next: np.ndarray  # -1 after the last node of all
-    previous: np.ndarray
-    last: np.ndarray
-
-
-@numba.njit(nogil=True, cache=True)
-def greedy_forest(cost, a, b, parent):
-    """A first feasible basis: every source in turn ships to the cheapest sinks that have room left.
-
-    At any time a component has at most one sink with room, and that sink is the component's root. A component whose
-    masses balance hangs from the root of all by the source that closed it.
-    """
-    n, m = cost.shape
-    parent[:] = n + m
-    parent[n + m] = -1
-    room = b.copy()
-    closed = np.zeros(m)  # minus infinity bars a full sink
-    for i in range(n):
-        left = a[i]
-        while True:
-            _, j = cheapest(cost[i], closed)
-            if left < room[j]:
-                room[j] -= left
-                parent[i] = n + j
-                break
-            left -= room[j]
-            closed[j] = -np.inf
-            parent[n + j] = i
-            if left == 0:
-                break
-
-
-@numba.njit(nogil=True, cache=True)
-def _thread(parent):
-    """An order of the nodes in which every subtree is one piece, as a list; shorter if `parent` is not a tree."""
-    size = parent.size
-    child, sibling = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
-    for x in range(size):
-        if parent[x] >= 0:
-            sibling[x] = child[parent[x]]
-            child[parent[x]] = x
-    order, stack = np.empty(size, np.int32), np.empty(size, np.int32)
-    count, top = 0, 1
-    stack[0] = size - 1
-    while top > 0:
-        top -= 1
-        order[count] = stack[top]
-        x = child[order[count]]
-        count += 1
-        while x >= 0:
-            stack[top] = x
-            top += 1
-            x = sibling[x]
-    return order[:count]
-
-
-@numba.njit(nogil=True, cache=True)
-def _plant(parent, flow, a, b):
-    """The tree behind a parent array with the flows that the masses imply, and whether these are feasible."""
-    n, root = a.size, parent.size - 1
-    size, last = np.ones(root + 1, np.int32), np.arange(root + 1).astype(np.int32)
-    following, previous = np.full(root + 1, -1, np.int32), np.full(root + 1, -1, np.int32)
-    tree = Tree(parent, flow, size, following, previous, last)
-    order = _thread(parent)
-    if order.size <= root:
-        return tree, False
-    flow[:n] = a
-    flow[n:root] = b
-    flow[root] = 0
-    feasible = True
-    for k in range(root, 0, -1):  # children before their parents
-        x, p = order[k], parent[order[k]]
-        previous[x], following[order[k - 1]] = order[k - 1], x
-        size[p] += size[x]
-        if last[p] == p:
-            last[p] = last[x]
-        if p != root:
-            flow[p] -= flow[x]
-        feasible = feasible and flow[x] >= 0 and (p != root or flow[x] == 0)
-    return tree, feasible
 
 
 @numba.njit(nogil=True, cache=True)
@@ -137,17 +46,6 @@ def _price(tree, cost, potential):
             potential[x] = tight
         x = tree.next[x]
     return moved
-
-
-@numba.njit(nogil=True, cache=True)
-def _meet(tree, x, y):
-    """The lowest node above both x and y. The one with the smaller subtree cannot be above the other: move it up."""
-    while x != y:
-        if tree.size[x] < tree.size[y]:
-            x = tree.parent[x]
-        else:
-            y = tree.parent[y]
-    return x
 
 
 @numba.njit(nogil=True, cache=True)
@@ -172,94 +70,6 @@ def _leaving(tree, n, source, sink, meet):
 
 
 @numba.njit(nogil=True, cache=True)
-def _push(tree, n, source, sink, meet, amount):
-    """Send `amount` from source to sink and back through the tree."""
-    x = source
-    while x != meet:
-        tree.flow[x] += -amount if x < n else amount
-        x = tree.parent[x]
-    x = sink
-    while x != meet:
-        tree.flow[x] += amount if x < n else -amount
-        x = tree.parent[x]
-
-
-@numba.njit(nogil=True, cache=True)
-def _resize(tree, x, meet, amount):
-    """Add to the subtree sizes from x up to, but without, `meet`."""
-    while x != meet:
-        tree.size[x] += amount
-        x = tree.parent[x]
-
-
-@numba.njit(nogil=True, cache=True)
-def _new_end(tree, x, old, new):
-    """Subtrees from x upwards that ended with the node `old` end with `new` from now on."""
-    while x >= 0 and tree.last[x] == old:
-        tree.last[x] = new
-        x = tree.parent[x]
-
-
-@numba.njit(nogil=True, cache=True)
-def _follow(tree, x, y):
-    """Let y stand behind x in the list."""
-    tree.next[x] = y
-    if y >= 0:
-        tree.previous[y] = x
-
-
-@numba.njit(nogil=True, cache=True)
-def _take_out(tree, x):
-    """Take x's subtree out of the list; its piece then ends the list."""
-    before, last = tree.previous[x], tree.last[x]
-    _new_end(tree, tree.parent[x], last, before)
-    _follow(tree, before, tree.next[last])
-    tree.next[last] = -1
-
-
-@numba.njit(nogil=True, cache=True)
-def _turn(tree, x, parent, flow, leave):
-    """Turn the path from x up to `leave` upside down, so that x becomes the top, below `parent`; returns the new end.
-
-    In the list: x's piece comes first, then what is left of its old parent's piece, and so on up to `leave`.
-    """
-    moved = tree.size[leave]
-    above, hung, end = parent, 0, -1  # hung: nodes that are off the path already; end: of the new piece so far
-    inner_last, inner_before = -1, -1  # the end of the piece that was just taken out, and the node before it
-    while True:
-        old_parent, old_flow, old_size, old_last = tree.parent[x], tree.flow[x], tree.size[x], tree.last[x]
-        before = tree.previous[x]
-        last = inner_before if old_last == inner_last else old_last
-        if x != leave:
-            _follow(tree, before, tree.next[last])
-        if end >= 0:
-            _follow(tree, end, x)
-        end = last
-        tree.parent[x], tree.flow[x], tree.size[x] = above, flow, moved - hung
-        if x == leave:
-            break
-        above, flow, hung, x = x, old_flow, old_size, old_parent
-        inner_last, inner_before = old_last, before
-    while x != parent:  # every subtree on the path now reaches to the end
-        tree.last[x] = end
-        x = tree.parent[x]
-    return end
-
-
-@numba.njit(nogil=True, cache=True)
-def _rehang(tree, x, parent, flow, leave, meet):
-    """Cut the tree above `leave` and hang the part below by its node x under `parent`."""
-    moved = tree.size[leave]
-    _resize(tree, tree.parent[leave], meet, -moved)
-    _resize(tree, parent, meet, moved)
-    _take_out(tree, leave)
-    end = _turn(tree, x, parent, flow, leave)
-    _follow(tree, end, tree.next[parent])
-    _follow(tree, parent, x)
-    _new_end(tree, parent, parent, end)
-
-
-@numba.njit(nogil=True, cache=True)
 def _shift(tree, below, potential, shift):
     """Shift the potentials of a subtree; or, where that is less work, all others the other way."""
     x = below
@@ -281,38 +91,70 @@ def _shift(tree, below, potential, shift):
 def _pivot(tree, n, i, j, potential, reduced):
     """Bring the arc i → j, of negative reduced cost, into the tree."""
     source, sink = i, n + j
-    meet = _meet(tree, source, sink)
+    meet = join_of(tree, source, sink)
     passing, leave, below_source = _leaving(tree, n, source, sink, meet)
     if passing > 0:
-        _push(tree, n, source, sink, meet, passing)
+        push(tree, n, source, sink, meet, passing)
     if below_source:
-        _rehang(tree, source, sink, passing, leave, meet)
+        rehang(tree, source, sink, passing, leave, meet)
         _shift(tree, source, potential, -reduced)
     else:
-        _rehang(tree, sink, source, passing, leave, meet)
+        rehang(tree, sink, source, passing, leave, meet)
         _shift(tree, sink, potential, reduced)
+
+
+@numba.njit(nogil=True, cache=True)
+def _gain(cost, potential, i, j):
+    """What a unit of flow on the arc i → j would save; 0 where that is no more than rounding."""
+    n = cost.shape[0]
+    reduced = cost[i, j] - potential[n + j] + potential[i]
+    noise = _NOISE * (abs(cost[i, j]) + abs(potential[i]) + abs(potential[n + j]))
+    return -reduced if reduced < -noise else 0.0
 
 
 @numba.njit(nogil=True, cache=True)
 def _improve(tree, cost, potential, budget):
     """Pivot until a whole round over the rows finds no arc to gain by; returns the number of pivots.
 
-    A row is worked until it is clean before the next is looked at: it is in the cache by then.
+    The best arcs of some rows are collected; then they enter, the best at that time first, as long as any of them
+    gains. Looking at many rows for each pivot would save pivots, but cost more than it saves.
     """
     n, m = cost.shape
-    v = potential[n : n + m]
+    rows, cols = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64)
     pivots, clean, i = 0, 0, 0
     while clean < n and pivots < budget:
-        lowest, j = cheapest(cost[i], v)
-        reduced = lowest + potential[i]
-        if reduced < -_NOISE * (abs(cost[i, j]) + abs(potential[i]) + abs(v[j])):
-            _pivot(tree, n, i, j, potential, reduced)
-            pivots += 1
-            clean = 0
-        else:
-            clean += 1
+        count = 0
+        for _ in range(_ROWS):
+            _, j = cheapest(cost[i], potential[n : n + m])
+            if _gain(cost, potential, i, j) > 0.0:
+                rows[count], cols[count] = i, j
+                count += 1
+                clean = 0
+            else:
+                clean += 1
             i = i + 1 if i + 1 < n else 0
+            if clean >= n:
+                break
+        while count > 0 and pivots < budget:
+            best, at, count = _best_arc(cost, potential, rows, cols, count)
+            if at >= 0:
+                _pivot(tree, n, rows[at], cols[at], potential, -best)
+                pivots += 1
     return pivots
+
+
+@numba.njit(nogil=True, cache=True)
+def _best_arc(cost, potential, rows, cols, count):
+    """The largest gain among the first `count` arcs and its place; arcs that gain nothing are dropped."""
+    best, at, kept = 0.0, -1, 0
+    for k in range(count):
+        gain = _gain(cost, potential, rows[k], cols[k])
+        if gain > 0.0:
+            rows[kept], cols[kept] = rows[k], cols[k]
+            if gain > best:
+                best, at = gain, kept
+            kept += 1
+    return best, at, kept
 
 
 @numba.njit(nogil=True, cache=True)
@@ -322,7 +164,7 @@ def optimise(cost, a, b, parent, flow, potential, max_pivots):
     `potential` gives the levels of the components to start from. Returns (pivots, optimal, feasible): not feasible
     means that the basis does not fit these masses, and nothing was done.
     """
-    tree, feasible = _plant(parent, flow, a, b)
+    tree, feasible = plant(parent, flow, a, b)
     if not feasible:
         return 0, False, False
     _price(tree, cost, potential)
