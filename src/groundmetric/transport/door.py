@@ -52,14 +52,14 @@ def solve(
     pivots, optimal, feasible = optimise(inner, units_a[rows], units_b[cols], parent, flow, potential, limit)
     if not feasible:
         raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
-    scale = total / units_a.sum()
+    units = float(units_a.sum())
     u, v = -potential[:n], potential[n : n + m].copy()
     tails, heads, shipped = _shipments(parent, flow, n)
     return Plan(
-        value=float(shipping_cost(inner, parent, flow) * scale),
+        value=float(shipping_cost(inner, parent, flow) / units * total),
         rows=rows[tails],
         cols=cols[heads],
-        mass=shipped * scale,
+        mass=shipped / units * total,
         potentials=(u, v) if whole and optimal else _feasible_potentials(cost, v, cols),
         basis=Basis(parent, potential, n),
         status=Status.OPTIMAL if optimal else Status.PIVOT_LIMIT,

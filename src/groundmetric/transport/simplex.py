@@ -129,7 +129,6 @@ def _improve(tree, cost, potential, budget):
             if _gain(cost, potential, i, j) > 0.0:
                 rows[count], cols[count] = i, j
                 count += 1
-                clean = 0
             else:
                 clean += 1
             i = i + 1 if i + 1 < n else 0
@@ -140,6 +139,7 @@ def _improve(tree, cost, potential, budget):
             if at >= 0:
                 _pivot(tree, n, rows[at], cols[at], potential, -best)
                 pivots += 1
+                clean = 0  # what was clean before may not be now
     return pivots
 
 
@@ -168,15 +168,42 @@ def optimise(cost, a, b, parent, flow, potential, max_pivots):
     if not feasible:
         return 0, False, False
     _price(tree, cost, potential)
-    pivots = 0
+    pivots, may_cut = 0, True
     while pivots < max_pivots:
         done = _improve(tree, cost, potential, max_pivots - pivots)
         pivots += done
         # Shifts add rounding errors; if fresh potentials differ from the shifted ones, look once more.
         drift = _price(tree, cost, potential)
-        if pivots < max_pivots and (done == 0 or drift <= _NOISE * np.abs(potential).max()):
-            return pivots, True, True
+        settled = done == 0 or drift <= _NOISE * np.abs(potential).max()
+        if pivots < max_pivots and settled:
+            if not (may_cut and _cut_idle_arcs(cost, tree, potential)):
+                return pivots, True, True
+            may_cut = False
+            tree, _ = plant(parent, flow, a, b)
+            _price(tree, cost, potential)
     return pivots, False, True
+
+
+@numba.njit(nogil=True, cache=True)
+def _cut_idle_arcs(cost, tree, potential):
+    """Cut the arcs without flow, if potentials are far larger than the costs that are paid; returns whether they were.
+
+    Where a huge cost bars an arc, the arc may stand in the tree idly, and potentials beyond it are as huge: what is left
+    of their digits is too few for the small costs. Cut off, the parts begin again at level 0.
+    """
+    n, root = cost.shape[0], tree.parent.size - 1
+    paid = 0.0
+    for x in range(root):
+        p = tree.parent[x]
+        if tree.flow[x] > 0:
+            paid = max(paid, abs(cost[x, p - n] if x < n else cost[p, x - n]))
+    if np.abs(potential).max() <= 100.0 * paid:
+        return False
+    for x in range(n):  # in a strongly feasible tree, only a source's arc to its parent can be idle
+        if tree.flow[x] == 0:
+            tree.parent[x] = root
+            potential[x] = 0.0
+    return True
 
 
 @numba.njit(nogil=True, cache=True)
