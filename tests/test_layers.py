@@ -13,7 +13,7 @@ LAYERS = [
     "distributions",
     "triplets point_distances datasets datasets.synthetic",
     "metric metric_files",
-    "transport.plan transport.masses transport.costs transport.line transport.scan transport.tree",
+    "transport.stale transport.plan transport.masses transport.costs transport.line transport.scan transport.tree",
     "transport.simplex transport.forests",
     "transport.door transport.pair_kernels",
     "transport.pairs",

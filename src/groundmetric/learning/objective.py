@@ -7,6 +7,7 @@ and the pull F on every projected point comes back as Fᵀ X, the gradient with 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,10 @@ from ..parallel import Threads
 from ..transport.masses import Masses
 from ..transport.pairs import PairTransport, pair_transport
 from ..triplets import Triplets
+
+
+# Distributions with fewer points are projected together: one product for many instead of many small ones.
+_SMALL = 64
 
 
 @dataclass
@@ -123,21 +128,31 @@ class Objective:
         """Move the transport's points to where W puts them, less a common shift, which changes no distance."""
         components = W / self._scale
         shift = components @ self._centre
-        for d in distributions:
-            block = self._rows(d)
-            self.transport.move(d, np.asarray(block @ components.T, dtype=np.float64) - shift)
+        for some, rows in self._blocks(distributions):
+            z = np.asarray(self._points(rows) @ components.T, dtype=np.float64) - shift
+            ends = np.cumsum(self._D.sizes[some])
+            for d, end in zip(some, ends, strict=True):
+                self.transport.move(d, z[end - self._D.sizes[d] : end])
 
     def _pull_back(self, pull: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Fᵀ X over the distributions that are pulled at, for standardised features."""
-        bounds = self._D.bounds
         total = np.zeros((pull.shape[1], self._scale.size))
-        for d in np.unique([self.triplets.first[pairs], self.triplets.second[pairs]]):
-            total += (self._rows(d).T @ pull[bounds[d] : bounds[d + 1]]).T
+        for _, rows in self._blocks(np.unique([self.triplets.first[pairs], self.triplets.second[pairs]])):
+            total += (self._points(rows).T @ pull[rows]).T
         return total / self._scale
 
-    def _rows(self, d: int) -> Any:
-        """Points of distribution d, in float64: one distribution's copy at a time where they are float32."""
-        return self._D.points[self._D.bounds[d] : self._D.bounds[d + 1]].astype(np.float64, copy=False)
+    def _blocks(self, distributions: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+        """Distributions with their rows: a large one by itself, as a slice without a copy, small ones together."""
+        small = self._D.sizes[distributions] < _SMALL
+        for d in distributions[~small]:
+            yield np.array([d]), slice(self._D.bounds[d], self._D.bounds[d + 1])
+        for low in range(0, int(small.sum()), _SMALL):
+            some = distributions[small][low : low + _SMALL]
+            yield some, np.concatenate([np.arange(self._D.bounds[d], self._D.bounds[d + 1]) for d in some])
+
+    def _points(self, rows: Any) -> Any:
+        """Points in float64: only these rows are copied where the cohort is float32."""
+        return self._D.points[rows].astype(np.float64, copy=False)
 
 
 class _Clock:
