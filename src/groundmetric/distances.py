@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from typing import Any
 
@@ -95,7 +96,7 @@ def kneighbors(
     """
     A, B = _check_cohorts(A, B)
     others = len(A) - 1 if B is None else len(B)
-    if not 1 <= n_neighbors <= others:
+    if not isinstance(n_neighbors, numbers.Integral) or not 1 <= n_neighbors <= others:
         raise ValueError(f"n_neighbors is {n_neighbors}, but there are {others} distributions to choose from")
     cohorts = (A,) if B is None else (A, B)
     ground = _resolve(metric, *cohorts)
@@ -129,9 +130,11 @@ def warn_of_pivot_limit(stopped: int) -> None:
 
 def _check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
     A = as_distributions(A).with_mass()
+    B = None if B is None else as_distributions(B).with_mass()
+    if len(A) == 0 or (B is not None and len(B) == 0):
+        raise ValueError("no distributions: at least one is needed on each side")
     if B is None:
         return A, None
-    B = as_distributions(B).with_mass()
     if A.shape[1] != B.shape[1]:
         raise ValueError(f"A has {A.shape[1]} features, B has {B.shape[1]}: both need the same")
     if A.features is not None and B.features is not None and A.features != B.features:
@@ -189,6 +192,8 @@ def _solve_all(
         transport = pair_transport(Masses.of(*cohorts), first, second, z.shape[1], **options)
         transport.move_all(z - z.mean(axis=0))
         return _solve_in_rounds(transport, bar)
+    if all(np.all(cohort.sizes == 1) for cohort in cohorts):  # between single points there is nothing to transport
+        return metric.distances(A.points, cohorts[-1].points)[first, second - (0 if B is None else len(A))], 0
     blocks = [(cohort, d) for cohort in cohorts for d in range(len(cohort))]
 
     def one(pair: int) -> tuple[float, bool]:

@@ -135,3 +135,17 @@ def test_scale_of_the_weights_does_not_matter():
     groups = np.repeat(D.names, D.sizes)
     scaled = gm.Distributions(D.points, groups, weights=D.weights * np.array([3.0, 1e-9, 1e9])[groups])
     assert_allclose(gm.pairwise_distances(scaled), gm.pairwise_distances(D), rtol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
+def test_distances_between_single_points_are_those_of_the_points(metric):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 40)), rng.normal(size=(20, 40))
+    np.testing.assert_allclose(gm.pairwise_distances(x, y, metric), cdist(x, y, metric), rtol=1e-9)
+    np.testing.assert_allclose(gm.pairwise_distances(x, metric=metric), cdist(x, x, metric), rtol=1e-9, atol=1e-12)
+
+
+def test_an_empty_cohort_is_refused():
+    D = gm.Distributions(np.eye(2), [0, 1])
+    with pytest.raises(ValueError, match="no distributions"):
+        gm.pairwise_distances(D[[]])

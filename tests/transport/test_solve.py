@@ -152,3 +152,15 @@ def test_equal_masses_ship_exact_fractions():
     plan = gm.transport.solve(problem("plane", "equal", (6, 9)).cost)
     units = plan.mass * 18
     assert_allclose(units, np.rint(units), rtol=1e-14)
+
+
+def test_costs_over_too_many_orders_of_magnitude_are_not_called_optimal():
+    rng = np.random.default_rng(2)
+    plan = gm.transport.solve(10.0 ** rng.uniform(-100, 100, rng.integers(2, 30, 2)))
+    assert plan.status is gm.transport.Status.IMPRECISE
+    assert not plan.optimal
+
+
+def test_masses_whose_sum_overflows_are_refused():
+    with pytest.raises(ValueError, match="sum is infinite"):
+        gm.transport.solve(np.ones((2, 2)), [1e308, 1e308], [1e308, 1e308])

@@ -19,7 +19,6 @@ from ..transport.masses import Masses
 from ..transport.pairs import PairTransport, pair_transport
 from ..triplets import Triplets
 
-
 # Distributions with fewer points are projected together: one product for many instead of many small ones.
 _SMALL = 64
 

@@ -54,15 +54,18 @@ def solve(
         raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
     units = float(units_a.sum())
     u, v = -potential[:n], potential[n : n + m].copy()
+    value = shipping_cost(inner, parent, flow) / units
+    bound = (units_a[rows] @ u + units_b[cols] @ v) / units
+    proved = abs(value - bound) <= 1e-8 * max(abs(value), 1e-8 * np.abs(potential).max())
     tails, heads, shipped = _shipments(parent, flow, n)
     return Plan(
-        value=float(shipping_cost(inner, parent, flow) / units * total),
+        value=float(value * total),
         rows=rows[tails],
         cols=cols[heads],
         mass=shipped / units * total,
         potentials=(u, v) if whole and optimal else _feasible_potentials(cost, v, cols),
         basis=Basis(parent, potential, n),
-        status=Status.OPTIMAL if optimal else Status.PIVOT_LIMIT,
+        status=Status.PIVOT_LIMIT if not optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
         pivots=int(pivots),
     )
 
@@ -85,7 +88,10 @@ def _check_masses(a: Any, b: Any, shape: tuple[int, int]) -> tuple[np.ndarray, n
     """Masses in integer units that balance, and the total mass that all units together stand for."""
     float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
     a, b = _check_side(a, "a", shape[0]), _check_side(b, "b", shape[1])
-    total_a, total_b = float(a.sum()), float(b.sum())
+    with np.errstate(over="ignore"):
+        total_a, total_b = float(a.sum()), float(b.sum())
+    if not np.isfinite(total_a + total_b):
+        raise ValueError("masses are too large: their sum is infinite; scale them down")
     if abs(total_a - total_b) > (1e-6 if float32 else 1e-9) * max(total_a, total_b):
         raise ValueError(f"masses do not balance: a sums to {total_a!r}, b to {total_b!r}; scale them to the same sum")
     if np.all(a == a[0]) and np.all(b == b[0]):
@@ -104,7 +110,7 @@ def _check_side(mass: Any, name: str, size: int) -> np.ndarray:
     if bad.any():
         k = int(np.argmax(bad))
         raise ValueError(f"{name}[{k}] is {mass[k]}: masses must be finite and not negative")
-    if mass.sum() <= 0:
+    if not np.any(mass > 0):
         raise ValueError(f"{name} sums to 0: at least one mass must be positive")
     return mass
 

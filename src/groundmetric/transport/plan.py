@@ -12,6 +12,7 @@ class Status(enum.Enum):
     """How a solve ended; the text is the advice."""
 
     OPTIMAL = ""
+    IMPRECISE = "not proved optimal: the costs span too many orders of magnitude; scale or cap the largest"
     PIVOT_LIMIT = "stopped at the pivot limit before the plan was optimal; raise `max_pivots`"
 
 

@@ -188,8 +188,8 @@ def optimise(cost, a, b, parent, flow, potential, max_pivots):
 def _cut_idle_arcs(cost, tree, potential):
     """Cut the arcs without flow, if potentials are far larger than the costs that are paid; returns whether they were.
 
-    Where a huge cost bars an arc, the arc may stand in the tree idly, and potentials beyond it are as huge: what is left
-    of their digits is too few for the small costs. Cut off, the parts begin again at level 0.
+    Where a huge cost bars an arc, the arc may stand in the tree idly, and potentials beyond it are as huge: what is
+    left of their digits is too few for the small costs. Cut off, the parts begin again at level 0.
     """
     n, root = cost.shape[0], tree.parent.size - 1
     paid = 0.0
