@@ -25,7 +25,7 @@ def our_epochs(D: gm.Distributions, y: np.ndarray, epochs: int) -> tuple[float, 
     return statistics.median(parts[2:]), statistics.median(history["solved"][2:])
 
 
-def epochs(full: bool = True) -> list[dict]:
+def epochs() -> list[dict]:
     cases = {
         "Synth 200D": (gm.datasets.synth_200d(random_state=0), ["--epochs", 5]),
         "40 × 1000 × 2000": (modes_2000d(), ["--epochs", 3, "--batch-distributions", 8]),
