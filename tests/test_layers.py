@@ -23,6 +23,8 @@ LAYERS = [
     "learning.training",
     "learning",
     "distances",
+    "estimators.checks estimators.preparation estimators.method",
+    "estimators.learner estimators.classifier",
     "estimators",
     "pl",
     "demo",

@@ -148,7 +148,7 @@ class NamedDistance:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def distances(self, x: Any, y: Any) -> np.ndarray:
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
         return sklearn_distances(x, y, metric=self.name)
 
 

@@ -1,30 +1,30 @@
-"""scikit-learn estimators: the metric learner, and a classifier by nearest distributions."""
+"""The metric learner."""
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm import tqdm
 
-from .arrays import is_missing, real_array
-from .distances import kneighbors, warn_of_pivot_limit
-from .distributions import Distributions, as_distributions
-from .learning.penalties import resolve_penalty
-from .learning.training import Outcome, Settings, train
-from .metric import GroundMetric
-from .parallel import Threads
+from ..arrays import real_array
+from ..distances import warn_of_pivot_limit
+from ..distributions import Distributions
+from ..learning.penalties import resolve_penalty
+from ..learning.training import Outcome, Settings, train
+from ..metric import GroundMetric
+from ..parallel import Threads
+from .checks import check_labels, check_number, labels_of_groups
+from .method import GroundMetricMethod
+from .preparation import feature_moments, hold_out
 
 
-class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn the ground metric of optimal transport from labels on distributions (GGML, Kühn & Schaub 2025).
 
     Finds W such that, with d(x, y) = |W(x - y)| between points, distributions of one class are nearer to each other in
@@ -157,9 +157,9 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         random = check_random_state(self.random_state)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         self._check_classes(D, codes)
-        centre, variance = _feature_moments(D)
+        centre, variance = feature_moments(D)
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        held_out = _hold_out(codes, self.validation_fraction, random)
+        held_out = hold_out(codes, self.validation_fraction, random)
         runs = self._run_all(D, codes, settings, centre, scale, held_out, random)
         best = min(runs, key=lambda run: run.loss)
         self._keep(best, scale, variance)
@@ -191,15 +191,15 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if groups is not None:
                 raise ValueError("groups are given, but X are Distributions, which are grouped already")
             self._remember_features(X)
-            return X.with_mass(), _check_labels(y, len(X))
+            return X.with_mass(), check_labels(y, len(X))
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=False
         )
-        labels = _check_labels(y, X.shape[0])
+        labels = check_labels(y, X.shape[0])
         if groups is None:
             return Distributions(X, np.arange(X.shape[0]), features=self._feature_names()), labels
         D = Distributions(X, groups, features=self._feature_names())
-        return D.with_mass(), _labels_of_groups(D, labels)
+        return D.with_mass(), labels_of_groups(D, labels)
 
     def _remember_features(self, D: Distributions) -> None:
         """What validate_data does for arrays; names of an earlier fit are forgotten."""
@@ -216,19 +216,19 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _check_settings(self, D: Distributions) -> Settings:
         n_features = D.shape[1]
         k = min(5, n_features) if self.n_components is None else self.n_components
-        _check_number("n_components", k, low=1, whole=True)
+        check_number("n_components", k, low=1, whole=True)
         if k > n_features:
             raise ValueError(f"n_components is {k}, but there are only {n_features} features: give at most that many")
         for name in ("n_neighbors", "refresh", "max_epochs", "batch_size", "patience", "n_restarts"):
-            _check_number(name, getattr(self, name), low=1, whole=True)
+            check_number(name, getattr(self, name), low=1, whole=True)
         for name in ("margin", "learning_rate"):
-            _check_number(name, getattr(self, name), low=0.0, above=True)
+            check_number(name, getattr(self, name), low=0.0, above=True)
         for name in ("strength", "tol", "validation_fraction", "memory"):
-            _check_number(name, getattr(self, name), low=0.0)
+            check_number(name, getattr(self, name), low=0.0)
         if self.validation_fraction >= 1.0:
             raise ValueError(f"validation_fraction is {self.validation_fraction}: expected a share below 1")
         if self.max_pivots is not None:
-            _check_number("max_pivots", self.max_pivots, low=1, whole=True)
+            check_number("max_pivots", self.max_pivots, low=1, whole=True)
         if self.neighbors not in ("random", "nearest"):
             raise ValueError(f"neighbors is {self.neighbors!r}: expected 'random' or 'nearest'")
         return Settings(
@@ -338,147 +338,3 @@ class GroundMetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             message = f"interrupted after {done} of {planned} epochs: what was learned so far is kept"
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         warn_of_pivot_limit(sum(run.stopped_pivoting for run in runs))
-
-
-class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
-    """Classify a distribution by the labels of the distributions nearest to it in exact Wasserstein distance.
-
-    Parameters
-    ----------
-    n_neighbors : int
-    metric : GroundMetric, the name of a distance between points, or a GroundMetricLearner
-        A learner is fitted to the training data first, so that its parameters can be searched together with these
-        (``metric__strength``, …).
-    weights : {"distance", "uniform"}
-        Whether nearer neighbours count more, by one over the distance.
-    n_jobs : int or None
-
-    Attributes
-    ----------
-    classes_ : array of labels
-    metric_ : the metric that is used
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.synth_2d(random_state=0)
-    >>> learner = gm.GroundMetricLearner(max_epochs=20, random_state=0)
-    >>> classifier = gm.TransportKNeighborsClassifier(metric=learner).fit(D[::2], y[::2])
-    >>> float(classifier.score(D[1::2], y[1::2]))
-    1.0
-    """
-
-    def __init__(
-        self,
-        n_neighbors: int = 5,
-        *,
-        metric: Any = "euclidean",
-        weights: str = "distance",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Any, y: Any) -> TransportKNeighborsClassifier:
-        """Keep the training distributions; fit the metric first where it is a learner."""
-        D = as_distributions(X)
-        labels = _check_labels(y, len(D))
-        _check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
-        if self.n_neighbors > len(D):
-            raise ValueError(f"n_neighbors is {self.n_neighbors}, but there are only {len(D)} distributions")
-        if self.weights not in ("distance", "uniform"):
-            raise ValueError(f"weights is {self.weights!r}: expected 'distance' or 'uniform'")
-        self.classes_, self._codes = np.unique(labels, return_inverse=True)
-        self.metric_ = clone(self.metric).fit(D, labels).metric_ if hasattr(self.metric, "fit") else self.metric
-        if isinstance(self.metric_, GroundMetric):
-            self.metric_.check_fit(D)
-        self._train = D
-        self.n_features_in_ = D.shape[1]
-        return self
-
-    def kneighbors(self, X: Any = None, n_neighbors: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Distances and places of the nearest training distributions (X None: of each one's nearest others)."""
-        check_is_fitted(self, "classes_")
-        count = self.n_neighbors if n_neighbors is None else n_neighbors
-        query, among = (self._train, None) if X is None else (as_distributions(X), self._train)
-        return kneighbors(query, among, count, self.metric_, n_jobs=self.n_jobs)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Share of the neighbours' votes for each class, (n_distributions, n_classes)."""
-        distances, places = self.kneighbors(X)
-        if self.weights == "uniform":
-            votes = np.ones_like(distances)
-        else:
-            coincide = distances == 0.0
-            with np.errstate(divide="ignore"):
-                votes = np.where(coincide.any(axis=1, keepdims=True), coincide, 1.0 / distances)
-        shares = np.stack([(votes * (self._codes[places] == c)).sum(axis=1) for c in range(self.classes_.size)], axis=1)
-        return shares / shares.sum(axis=1, keepdims=True)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The class with most votes for each distribution."""
-        votes = self.predict_proba(X)
-        return self.classes_[np.argmax(votes, axis=1)]
-
-
-def _check_labels(y: Any, size: int) -> np.ndarray:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or labels.size != size:
-        raise ValueError(f"y has shape {labels.shape}, but a label is needed for each of {size}")
-    if labels.dtype.kind in "fOmM" and any(map(is_missing, labels)):
-        raise ValueError("y contains a missing label: drop the distribution or label it")
-    check_classification_targets(labels)
-    return labels
-
-
-def _labels_of_groups(D: Distributions, labels: np.ndarray) -> np.ndarray:
-    """One label per distribution from one per row; they must agree."""
-    by_point = labels[D.order]
-    first = by_point[D.bounds[:-1]]
-    differs = np.flatnonzero(by_point != np.repeat(first, D.sizes))
-    if differs.size:
-        d = int(np.searchsorted(D.bounds, differs[0], side="right")) - 1
-        found = sorted(set(by_point[D.bounds[d] : D.bounds[d + 1]].tolist()))
-        raise ValueError(f"group {D.names[d]!r} has labels {found}: a distribution needs exactly one")
-    return first
-
-
-def _check_number(name: str, value: Any, *, low: float, above: bool = False, whole: bool = False) -> None:
-    kind: type = numbers.Integral if whole else numbers.Real
-    fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value < np.inf  # type: ignore[operator]
-    if not fits or (above and value == low):
-        what = "a whole number" if whole else "a number"
-        raise ValueError(f"{name} is {value!r}: expected {what} {'above' if above else 'of at least'} {low:g}")
-
-
-def _feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of every feature over all points, in float64, without a copy of the points."""
-    points = D.points
-    if sparse.issparse(points):
-        from sklearn.utils.sparsefuncs import mean_variance_axis
-
-        mean, variance = mean_variance_axis(points, axis=0)
-        return mean.astype(np.float64), variance.astype(np.float64)
-    # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
-    origin = points[0].astype(np.float64)
-    total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
-    for low in range(0, points.shape[0], 4096):
-        deviation = points[low : low + 4096] - origin
-        total += deviation.sum(axis=0)
-        squares += np.einsum("pf,pf->f", deviation, deviation)
-    shift = total / points.shape[0]
-    return origin + shift, np.maximum(squares / points.shape[0] - shift**2, 0.0)
-
-
-def _hold_out(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
-    """Marks a share of every class, at most all but two of its distributions."""
-    held_out = np.zeros(codes.size, bool)
-    if fraction > 0.0:
-        for c in np.unique(codes):
-            members = random.permutation(np.flatnonzero(codes == c))
-            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
-        if not held_out.any():
-            raise ValueError("validation_fraction leaves nothing to hold out: no class has three distributions")
-    return held_out

@@ -1,0 +1,39 @@
+"""What learning needs to know of the data beforehand: the features' moments, and who is held out."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from ..distributions import Distributions
+
+
+def feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every feature over all points, in float64, without a copy of the points."""
+    points = D.points
+    if sparse.issparse(points):
+        from sklearn.utils.sparsefuncs import mean_variance_axis
+
+        mean, variance = mean_variance_axis(points, axis=0)
+        return mean.astype(np.float64), variance.astype(np.float64)
+    # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
+    origin = points[0].astype(np.float64)
+    total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
+    for low in range(0, points.shape[0], 4096):
+        deviation = points[low : low + 4096] - origin
+        total += deviation.sum(axis=0)
+        squares += np.einsum("pf,pf->f", deviation, deviation)
+    shift = total / points.shape[0]
+    return origin + shift, np.maximum(squares / points.shape[0] - shift**2, 0.0)
+
+
+def hold_out(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
+    """Marks a share of every class, at most all but two of its distributions."""
+    held_out = np.zeros(codes.size, bool)
+    if fraction > 0.0:
+        for c in np.unique(codes):
+            members = random.permutation(np.flatnonzero(codes == c))
+            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
+        if not held_out.any():
+            raise ValueError("validation_fraction leaves nothing to hold out: no class has three distributions")
+    return held_out
