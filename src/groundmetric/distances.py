@@ -124,8 +124,12 @@ def kneighbors(
 
 
 def warn_of_pivot_limit(stopped: int) -> None:
-    if stopped:
-        warnings.warn(f"{stopped} solves {Status.PIVOT_LIMIT.value}", ConvergenceWarning, stacklevel=3)
+    _warn_of(Status.PIVOT_LIMIT, stopped)
+
+
+def _warn_of(status: Status, count: int) -> None:
+    if count:
+        warnings.warn(f"{count} solves {status.value}", ConvergenceWarning, stacklevel=4)
 
 
 def _check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
@@ -196,15 +200,17 @@ def _solve_all(
         return metric.distances(A.points, cohorts[-1].points)[first, second - (0 if B is None else len(A))], 0
     blocks = [(cohort, d) for cohort in cohorts for d in range(len(cohort))]
 
-    def one(pair: int) -> tuple[float, bool]:
+    def one(pair: int) -> tuple[float, Status]:
         (x, a), (y, b) = (_block(*blocks[side[pair]]) for side in (first, second))
         plan = solve(metric.distances(x, y), a, b, max_pivots=max_pivots)
         bar.update()
-        return plan.value, plan.optimal
+        return plan.value, plan.status
 
     results = threads.map(one, range(first.size))
     bar.close()
-    return np.array([value for value, _ in results]), sum(not optimal for _, optimal in results)
+    statuses = [status for _, status in results]
+    _warn_of(Status.IMPRECISE, statuses.count(Status.IMPRECISE))
+    return np.array([value for value, _ in results]), statuses.count(Status.PIVOT_LIMIT)
 
 
 def _block(cohort: Distributions, d: int) -> tuple[Any, np.ndarray]:

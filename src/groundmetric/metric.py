@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -49,6 +50,8 @@ class GroundMetric:
         self.variances = None if variances is None else np.array(variances, dtype=np.float64)
         if self.variances is not None and self.variances.shape != (self.n_features,):
             raise ValueError(f"variances have shape {self.variances.shape} for {self.n_features} features")
+        if self.variances is not None and not (self.variances >= 0).all():
+            raise ValueError("variances must be numbers that are not negative")
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
@@ -171,8 +174,8 @@ class EuclideanMetric(GroundMetric):
     """The Euclidean distance between points: W is the identity, which is never stored."""
 
     def __init__(self, n_features: int, features: Sequence[str] | None = None) -> None:
-        if n_features < 1:
-            raise ValueError(f"n_features is {n_features}: at least one is needed")
+        if not isinstance(n_features, numbers.Integral) or n_features < 1:
+            raise ValueError(f"n_features is {n_features!r}: a whole number of at least 1 is needed")
         self._n_features = int(n_features)
         self.features = check_features(features, self._n_features)
         self.variances = None

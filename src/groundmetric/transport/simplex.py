@@ -104,57 +104,54 @@ def _pivot(tree, n, i, j, potential, reduced):
 
 
 @numba.njit(nogil=True, cache=True)
-def _gain(cost, potential, i, j):
-    """What a unit of flow on the arc i → j would save; 0 where that is no more than rounding."""
+def _reduced(cost, potential, i, j):
+    """The reduced cost of the arc i → j; 0 where it is not below 0 by more than rounding."""
     n = cost.shape[0]
     reduced = cost[i, j] - potential[n + j] + potential[i]
     noise = _NOISE * (abs(cost[i, j]) + abs(potential[i]) + abs(potential[n + j]))
-    return -reduced if reduced < -noise else 0.0
+    return reduced if reduced < -noise else 0.0
 
 
 @numba.njit(nogil=True, cache=True)
 def _improve(tree, cost, potential, budget):
     """Pivot until a whole round over the rows finds no arc to gain by; returns the number of pivots.
 
-    The best arcs of some rows are collected; then they enter, the best at that time first, as long as any of them
-    gains. Looking at many rows for each pivot would save pivots, but cost more than it saves.
+    The best arcs of some rows are collected; then they enter in the order of what they promised, if they still gain.
+    Looking at many rows for each pivot would save pivots, but cost more than it saves.
     """
     n, m = cost.shape
-    rows, cols = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64)
+    rows, cols, values = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64), np.empty(_ROWS)
     pivots, clean, i = 0, 0, 0
     while clean < n and pivots < budget:
         count = 0
         for _ in range(_ROWS):
             _, j = cheapest(cost[i], potential[n : n + m])
-            if _gain(cost, potential, i, j) > 0.0:
-                rows[count], cols[count] = i, j
+            reduced = _reduced(cost, potential, i, j)
+            if reduced < 0.0:
+                _insert(rows, cols, values, count, i, j, reduced)
                 count += 1
             else:
                 clean += 1
             i = i + 1 if i + 1 < n else 0
             if clean >= n:
                 break
-        while count > 0 and pivots < budget:
-            best, at, count = _best_arc(cost, potential, rows, cols, count)
-            if at >= 0:
-                _pivot(tree, n, rows[at], cols[at], potential, -best)
+        for k in range(count):
+            reduced = _reduced(cost, potential, rows[k], cols[k])
+            if reduced < 0.0 and pivots < budget:
+                _pivot(tree, n, rows[k], cols[k], potential, reduced)
                 pivots += 1
                 clean = 0  # what was clean before may not be now
     return pivots
 
 
 @numba.njit(nogil=True, cache=True)
-def _best_arc(cost, potential, rows, cols, count):
-    """The largest gain among the first `count` arcs and its place; arcs that gain nothing are dropped."""
-    best, at, kept = 0.0, -1, 0
-    for k in range(count):
-        gain = _gain(cost, potential, rows[k], cols[k])
-        if gain > 0.0:
-            rows[kept], cols[kept] = rows[k], cols[k]
-            if gain > best:
-                best, at = gain, kept
-            kept += 1
-    return best, at, kept
+def _insert(rows, cols, values, count, i, j, value):
+    """Put an arc into its place among the first `count`, which are sorted by value."""
+    k = count
+    while k > 0 and values[k - 1] > value:
+        rows[k], cols[k], values[k] = rows[k - 1], cols[k - 1], values[k - 1]
+        k -= 1
+    rows[k], cols[k], values[k] = i, j, value
 
 
 @numba.njit(nogil=True, cache=True)
