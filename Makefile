@@ -11,10 +11,13 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	$(INSTALL) -e '.[$*]'
 	touch $@
 
-demo: .venv/.plot
-	$(BIN)/groundmetric demo --output demo
+demo: .venv/.single-cell
+	$(BIN)/groundmetric demo --output demo --jobs -1
 
+# The report is opened in a browser where there is one: its installation is tried, and may fail.
 test: .venv/.test
+	command -v chromedriver > /dev/null || \
+	  (timeout 600 sh -c "apt-get update -qq && apt-get install -y -qq chromium chromium-driver" > /dev/null 2>&1) || true
 	$(BIN)/python -m pytest
 
 lint: .venv/.lint
@@ -27,4 +30,4 @@ bench: .venv/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf .venv benchmarks/.venv-ggml-ot benchmarks/work demo
+	rm -rf .venv benchmarks/.venv-* benchmarks/work demo

@@ -1,4 +1,4 @@
-"""The authors' package, ggml-ot, in a virtual environment of its own."""
+"""The authors' package, ggml-ot, in a virtual environment of its own, as any other package to compare with."""
 
 import subprocess
 import sys
@@ -13,15 +13,21 @@ STEPS = ["torch==2.13.0", "ggml-ot==0.9.94"]
 
 def python() -> Path:
     """The interpreter of an environment that holds ggml-ot; made on the first call."""
-    interpreter = FOLDER / "bin" / "python"
+    return environment(FOLDER, STEPS, "2 GB, some minutes")
+
+
+def environment(folder: Path, steps: list[str], effort: str) -> Path:
+    """The interpreter of a virtual environment in which these requirements are installed, one after the other."""
+    interpreter = folder / "bin" / "python"
     # Written last, so that an installation that was interrupted is done again.
-    complete = FOLDER / "complete"
-    if not complete.exists():
-        print(f"installing ggml-ot into {FOLDER.name} (once; 2 GB, some minutes)", file=sys.stderr)
-        _run([sys.executable, "-m", "venv", "--clear", str(FOLDER)])
-        for requirement in STEPS:
-            _run([str(interpreter), "-m", "pip", "install", "--quiet", requirement])
-        complete.write_text("\n".join(STEPS) + "\n")
+    complete = folder / "complete"
+    wanted = "\n".join(steps) + "\n"
+    if not complete.exists() or complete.read_text() != wanted:
+        print(f"installing {', '.join(steps)} into {folder.name} (once; {effort})", file=sys.stderr)
+        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
+        for requirement in steps:
+            _run([str(interpreter), "-m", "pip", "install", "--quiet", *requirement.split()])
+        complete.write_text(wanted)
     return interpreter
 
 
@@ -29,7 +35,7 @@ def _run(command):
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(
-            f"the environment for ggml-ot could not be made: {' '.join(command[1:])} "
+            f"the environment could not be made: {' '.join(command[1:])} "
             f"ended with {done.returncode}:\n{(done.stderr or done.stdout)[-2000:]}"
         )
 

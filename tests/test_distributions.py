@@ -244,3 +244,26 @@ def test_a_bad_point_is_named_by_row_feature_and_distribution(wrap, value):
 
 def test_large_finite_points_are_fine_although_their_sum_is_not():
     assert np.isfinite(Distributions(np.full((4, 2), 1.7e308), list("aabb")).points).all()
+
+
+def test_a_subsample_keeps_order_weights_and_annotations_together():
+    random = np.random.default_rng(0)
+    groups = random.choice(["b", "a", "c"], 50)
+    weights = random.uniform(1, 2, 50)
+    D = Distributions(np.arange(50.0)[:, None], groups, weights=weights, annotations={"place": np.arange(50)})
+    part = D.subsample(5, random_state=0)
+    assert part.names == D.names
+    assert part.sizes.tolist() == [5, 5, 5]
+    assert np.array_equal(part.points[:, 0], part.annotations["place"])
+    assert np.array_equal(part.order, part.annotations["place"])
+    for d, name in enumerate(part.names):
+        rows = part.order[part.bounds[d] : part.bounds[d + 1]]
+        assert (groups[rows] == name).all()
+        assert np.allclose(part.weights[part.bounds[d] : part.bounds[d + 1]], weights[rows] / weights[rows].sum())
+
+
+def test_a_subsample_of_few_points_is_all_of_them():
+    D = Distributions([[0.0], [1.0], [2.0]], ["a", "a", "b"])
+    assert np.array_equal(D.subsample(2, random_state=0).points, D.points)
+    with pytest.raises(ValueError, match="n is 0"):
+        D.subsample(0)

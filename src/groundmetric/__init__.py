@@ -12,31 +12,40 @@ _HOME = {
     "Distributions": "distributions",
     "GroundMetric": "metric",
     "GroundMetricLearner": "estimators",
+    "GroundMetricLearnerCV": "evaluation",
     "TransportKNeighborsClassifier": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
 }
-_MODULES = ("datasets", "learning", "pl", "transport")
+_MODULES = ("baselines", "datasets", "evaluation", "interpret", "learning", "pl", "pp", "report", "tl", "transport")
 
 __all__ = [
     "Distributions",
     "GroundMetric",
     "GroundMetricLearner",
+    "GroundMetricLearnerCV",
     "TransportKNeighborsClassifier",
     "__version__",
+    "baselines",
     "datasets",
+    "evaluation",
+    "interpret",
     "kneighbors",
     "learning",
     "pairwise_distances",
     "pl",
+    "pp",
+    "report",
+    "tl",
     "transport",
 ]
 
 if TYPE_CHECKING:
-    from . import datasets, learning, pl, transport
+    from . import baselines, datasets, evaluation, interpret, learning, pl, pp, report, tl, transport
     from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
     from .estimators import GroundMetricLearner, TransportKNeighborsClassifier
+    from .evaluation import GroundMetricLearnerCV
     from .metric import GroundMetric
 
 

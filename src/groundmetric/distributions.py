@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import check_random_state
 
 from .arrays import is_missing, real_array
 
@@ -148,13 +150,36 @@ class Distributions:
     def with_mass(self) -> Distributions:
         """The same distributions without the points that weigh nothing (below 2⁻⁶⁰): they take no part in transport."""
         keep = np.flatnonzero(self.weights >= 2.0**-60)
-        if keep.size == self.weights.size:
-            return self
+        return self if keep.size == self.weights.size else self._keep_rows(keep)
+
+    def subsample(self, n: int, *, random_state: Any = None) -> Distributions:
+        """At most n points of each distribution, drawn at random; those with fewer keep all. Masses sum to 1 again.
+
+        >>> Distributions([[0.0], [1.0], [2.0]], groups=["a", "a", "b"]).subsample(1, random_state=0).sizes.tolist()
+        [1, 1]
+        """
+        if not isinstance(n, numbers.Integral) or n < 1:
+            raise ValueError(f"n is {n!r}: a whole number of at least 1 is needed")
+        random = check_random_state(random_state)
+        drawn = [
+            low + np.sort(random.permutation(size)[:n]) if size > n else np.arange(low, low + size)
+            for low, size in zip(self.bounds[:-1], self.sizes, strict=True)
+        ]
+        part = self._keep_rows(np.concatenate(drawn))
+        totals = np.add.reduceat(part.weights, part.bounds[:-1])
+        empty = np.flatnonzero(totals <= 0.0)
+        if empty.size:
+            raise ValueError(f"the points drawn from {self.names[empty[0]]!r} have no mass: use `with_mass()` first")
+        part.weights = part.weights / np.repeat(totals, part.sizes)
+        return part
+
+    def _keep_rows(self, rows: np.ndarray) -> Distributions:
+        """The same distributions with these rows of `points` only, at least one of each."""
         part = self[:]
-        owner = np.repeat(np.arange(len(self)), self.sizes)[keep]
-        part.points, part.order, part.weights = self.points[keep], self.order[keep], self.weights[keep]
+        owner = np.repeat(np.arange(len(self)), self.sizes)[rows]
+        part.points, part.order, part.weights = self.points[rows], self.order[rows], self.weights[rows]
         part.bounds = np.searchsorted(owner, np.arange(len(self) + 1))
-        part.annotations = {key: values[keep] for key, values in self.annotations.items()}
+        part.annotations = {key: values[rows] for key, values in self.annotations.items()}
         return part
 
     def means(self) -> np.ndarray:

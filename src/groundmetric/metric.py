@@ -176,7 +176,7 @@ class EuclideanMetric(GroundMetric):
     def __init__(self, n_features: int, features: Sequence[str] | None = None) -> None:
         if not isinstance(n_features, numbers.Integral) or n_features < 1:
             raise ValueError(f"n_features is {n_features!r}: a whole number of at least 1 is needed")
-        self._n_features = int(n_features)
+        self._n_features: int = int(n_features)
         self.features = check_features(features, self._n_features)
         self.variances = None
 

@@ -1,5 +1,7 @@
-"""Data made on the spot: nothing is downloaded."""
+"""Data to try things on: made on the spot from stated models, or fetched from CELLxGENE."""
 
+from .cohort import make_cohort
+from .portal import PAPER_DATASETS, cellxgene, cellxgene_file
 from .synthetic import make_modes, synth_2d, synth_200d
 
-__all__ = ["make_modes", "synth_2d", "synth_200d"]
+__all__ = ["PAPER_DATASETS", "cellxgene", "cellxgene_file", "make_cohort", "make_modes", "synth_2d", "synth_200d"]

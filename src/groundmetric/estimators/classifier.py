@@ -12,6 +12,7 @@ from ..distances import kneighbors
 from ..distributions import as_distributions
 from ..metric import GroundMetric
 from .checks import check_labels, check_number
+from .votes import check_weights, class_shares
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
@@ -62,8 +63,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
         if self.n_neighbors > len(D):
             raise ValueError(f"n_neighbors is {self.n_neighbors}, but there are only {len(D)} distributions")
-        if self.weights not in ("distance", "uniform"):
-            raise ValueError(f"weights is {self.weights!r}: expected 'distance' or 'uniform'")
+        check_weights(self.weights)
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
         self.metric_ = clone(self.metric).fit(D, labels).metric_ if hasattr(self.metric, "fit") else self.metric
         if isinstance(self.metric_, GroundMetric):
@@ -82,14 +82,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Share of the neighbours' votes for each class, (n_distributions, n_classes)."""
         distances, places = self.kneighbors(X)
-        if self.weights == "uniform":
-            votes = np.ones_like(distances)
-        else:
-            coincide = distances == 0.0
-            with np.errstate(divide="ignore"):
-                votes = np.where(coincide.any(axis=1, keepdims=True), coincide, 1.0 / distances)
-        shares = np.stack([(votes * (self._codes[places] == c)).sum(axis=1) for c in range(self.classes_.size)], axis=1)
-        return shares / shares.sum(axis=1, keepdims=True)
+        return class_shares(distances, self._codes[places], self.classes_.size, self.weights)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with most votes for each distribution."""

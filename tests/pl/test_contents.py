@@ -1,12 +1,7 @@
-"""Every plot draws what it was given, on the axes it was given."""
-
-import matplotlib as mpl
-
-mpl.use("Agg")
+"""Every figure shows what it was given."""
 
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 from matplotlib.colors import same_color, to_rgba
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -15,83 +10,7 @@ from scipy.spatial.distance import cdist
 import groundmetric as gm
 from groundmetric import pl
 
-D, y = gm.datasets.make_modes(1, 1.0, offsets=(1.5, 4.5, 7.5, 10.5), points_per_mode=5, random_state=0)
-FLAT = gm.GroundMetric([[2.0, 0.0], [0.0, 1.0]], ["signal", "noise 1"])
-BROAD = gm.GroundMetric([[1.0, -0.8], [0.2, 0.2]], ["signal", "noise 1"])
-LINE = gm.GroundMetric([[2.0, 0.0]], ["signal", "noise 1"])
-PLACES = np.random.RandomState(1).normal(size=(len(D), 2))
-DISTANCES = cdist(PLACES, PLACES)
-HISTORY = {
-    "loss": np.array([0.5, 0.25, 0.1]),
-    "active": np.array([0.9, 0.5, 0.2]),
-    "solved": np.array([10, 5, 0]),
-    "saved": np.array([0, 5, 0]),
-    "validation_loss": np.full(3, np.nan),
-}
-PLOTS = {
-    "points": lambda ax=None: pl.points(D, y, ax),
-    "projection": lambda ax=None: pl.projection(BROAD, D, y, ax),
-    "projection on a line": lambda ax=None: pl.projection(LINE, D, y, ax),
-    "ellipse": lambda ax=None: pl.ellipse({"flat": FLAT, "line": LINE}, ax),
-    "heatmap": lambda ax=None: pl.heatmap(DISTANCES, y, ax, names=D.names),
-    "embedding": lambda ax=None: pl.embedding(DISTANCES, y, ax, train=np.arange(6)),
-    "importance": lambda ax=None: pl.importance(FLAT, ax),
-    "history": lambda ax=None: pl.history(HISTORY, ax),
-}
-every_plot = pytest.mark.parametrize("plot", PLOTS.values(), ids=PLOTS.keys())
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
-@pytest.fixture
-def ax():
-    return plt.figure(figsize=(3.3, 2.6), layout="constrained").add_subplot()
-
-
-@every_plot
-def test_returns_the_axes_it_was_given(plot, ax):
-    assert plot(ax) is ax
-    assert plt.get_fignums() == [ax.figure.number]
-    ax.figure.canvas.draw()
-
-
-@every_plot
-def test_makes_axes_of_the_width_of_a_column(plot):
-    figure = plot().figure
-    assert figure.get_size_inches()[0] == pytest.approx(3.3)
-    figure.canvas.draw()
-
-
-@every_plot
-def test_leaves_the_settings_of_matplotlib_alone(plot):
-    before = dict(mpl.rcParams)
-    plot()
-    assert dict(mpl.rcParams) == before
-
-
-@every_plot
-def test_nothing_sticks_out_of_the_figure(plot):
-    figure = plot().figure
-    figure.canvas.draw()
-    box = figure.get_tightbbox()
-    assert box.x0 >= -0.01
-    assert box.x1 <= figure.get_size_inches()[0] + 0.01
-
-
-@every_plot
-def test_axes_are_labelled_and_legends_lie_above_the_data(plot):
-    ax = plot()
-    ax.figure.canvas.draw()
-    if ax.images:  # a heat map is labelled by its colours
-        assert ax.figure.axes[-1].get_ylabel() == "distance"
-    else:
-        assert ax.get_xlabel()
-    if ax.get_legend() is not None:
-        assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
 
 
 def test_points_are_points_of_the_data_in_their_class_colour(ax):
@@ -164,9 +83,42 @@ def test_heatmap_shows_the_distances_in_the_order_of_its_names(ax):
 
 def test_heatmap_marks_each_class_along_its_rows(ax):
     unequal = np.array([2, 2, 2, 2, 2, 0, 0, 0, 1, 1, 1, 1])
-    strips = [patch for patch in pl.heatmap(DISTANCES, unequal, ax).patches if patch.get_width() == 0.035]
+    strips = [patch for patch in pl.heatmap(DISTANCES, unequal, ax).patches if patch.get_x() != int(patch.get_x())]
+    strips = [strip for strip in strips if strip.get_width() < 0.5]  # those along the left side
     assert [(strip.get_y(), strip.get_height()) for strip in strips] == [(-0.5, 3.0), (2.5, 4.0), (6.5, 5.0)]
     assert [same_color(strip.get_facecolor(), pl.COLOURS[c]) for c, strip in enumerate(strips)] == [True] * 3
+
+
+def test_clustered_heatmap_follows_the_tree_whatever_the_classes(ax):
+    line = np.array([0.0, 9.0, 1.0, 8.0, 0.5])
+    distances = np.abs(np.subtract.outer(line, line))
+    pl.heatmap(distances, ["a", "a", "b", "b", "c"], ax, names=range(5), order="clusters")
+    order = [int(text.get_text()) for text in ax.get_yticklabels()]
+    assert order in ([0, 4, 2, 3, 1], [1, 3, 2, 4, 0])
+    assert_array_equal(ax.images[0].get_array(), distances[np.ix_(order, order)])
+    (branches,) = ax.child_axes[0].collections
+    assert sorted(max(up) for up in (branch[:, 1] for branch in branches.get_segments())) == [0.5, 0.75, 1.0, 8.0]
+
+
+def test_heatmap_of_two_labellings_gives_no_colour_two_meanings(ax):
+    sides = np.where(PLACES[:, 0] > 0, "right", "left")
+    legend = pl.heatmap(DISTANCES, {"class": y, "side": sides}, ax).get_legend()
+    entries = {text.get_text(): handle for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)}
+    assert {"class:", "side:", "class 0", "class 1", "class 2", "left", "right"} <= set(entries)
+    classes = ["class 0", "class 1", "class 2", "left", "right"]
+    assert len({entries[name].get_facecolor() for name in classes}) == 5
+
+
+def test_heatmap_leaves_out_names_that_have_no_room():
+    places = np.random.RandomState(0).normal(size=(100, 2))
+    ax = pl.heatmap(cdist(places, places), np.repeat([0, 1], 50), names=range(100))
+    assert ax.get_yticklabels() == []
+    assert ax.get_ylabel() == "100 distributions"
+
+
+def test_heatmap_knows_two_orders(ax):
+    with pytest.raises(ValueError, match="order is 'size': expected 'classes' or 'clusters'"):
+        pl.heatmap(DISTANCES, y, ax, order="size")
 
 
 def test_arrange_puts_near_ones_side_by_side_and_classes_in_one_direction():
@@ -207,6 +159,37 @@ def test_importance_has_a_bar_per_top_feature(ax):
     ax.figure.canvas.draw()
 
 
+def test_importance_draws_intervals_of_the_features_shown(ax):
+    metric = gm.GroundMetric(np.sqrt([[0.1, 0.6, 0.3]]))
+    pl.importance(metric, ax, n=2, intervals=([0.0, 0.5, 0.2], [0.2, 0.7, 0.45]))
+    (whiskers,) = ax.collections
+    assert_allclose([segment[:, 0] for segment in whiskers.get_segments()], [[50, 70], [20, 45]])
+    with pytest.raises(ValueError, match=r"intervals have shape \(2, 2\): expected .* \(2, 3\)"):
+        pl.importance(metric, ax, intervals=([0.0, 0.5], [0.2, 0.7]))
+
+
+def test_importance_takes_a_mapping_and_many_bars_make_a_higher_figure():
+    ax = pl.importance({f"gene {k}": share for k, share in enumerate(np.linspace(0, 0.02, 100))}, n=60)
+    assert len(ax.patches) == 60
+    assert ax.get_yticklabels()[0].get_text() == "gene 99"
+    assert ax.figure.get_size_inches()[1] > 5
+
+
+def test_components_are_turned_onto_their_principal_axes(ax):
+    W = np.array([[3.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    pl.components(gm.GroundMetric(turn @ W, ["a", "b", "c"]), ax, n=2)
+    assert_allclose(ax.images[0].get_array(), np.sqrt([[0.9, 0.0], [0.0, 0.1]]), atol=1e-7)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1\n90%", "2\n10%"]
+
+
+def test_components_are_in_units_of_the_spread_and_their_squares_are_the_importance(ax):
+    metric = gm.GroundMetric([[1.0, 2.0], [0.5, -1.0]], variances=[4.0, 0.25])
+    shown = pl.components(metric, ax).images[0].get_array()
+    assert_allclose(np.sum(shown**2, axis=1), np.sort(metric.importance())[::-1])
+
+
 def test_history_draws_loss_and_shares(ax):
     loss, active, saved = pl.history(HISTORY, ax).lines
     assert_allclose(loss.get_xdata(), [1, 2, 3])
@@ -225,20 +208,20 @@ def test_history_of_one_epoch_without_loss(ax):
     ax.figure.canvas.draw()
 
 
-def test_names_are_shown_as_they_are_and_many_classes_fit(ax):
-    labels = np.array([f"_cl<a>ss ${k % 6}^ with a long name" for k in range(len(D))])
-    pl.embedding(DISTANCES, labels, ax, train=[0, 1])
-    ax.figure.canvas.draw()
-    texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert texts == [*np.unique(labels), "training", "test"]
+def test_a_learner_is_as_good_as_its_metric_and_its_history():
+    learner = gm.GroundMetricLearner(max_epochs=2, random_state=0).fit(D, y)
+    for draw, part in ((pl.history, learner.history_), (pl.importance, learner.metric_), (pl.ellipse, learner.metric_)):
+        one, other = draw(learner), draw(part)
+        assert len(one.lines) == len(other.lines)
+        for mine, yours in zip(one.patches, other.patches, strict=True):
+            assert_array_equal(mine.get_path().vertices, yours.get_path().vertices)
+    with pytest.raises(TypeError, match="expected a GroundMetric, a fitted learner or AnnData, not int"):
+        pl.importance(3)
 
 
-def test_labels_must_fit_the_distributions(ax):
-    with pytest.raises(ValueError, match="label is needed for each of 12"):
-        pl.heatmap(DISTANCES, y[:-1], ax)
-    with pytest.raises(ValueError, match="label is needed for each of 12"):
-        pl.points(D, y[:-1], ax)
-
-
-def test_percent_never_rounds_up_to_all():
-    assert [pl.percent(share) for share in (0.0, 0.12345, 0.999999, 1.0)] == ["0.0%", "12.3%", ">99.9%", "100%"]
+def test_embedding_takes_places_as_they_are(ax):
+    pl.embedding(PLACES, y, ax)
+    drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
+    assert_allclose(drawn[np.lexsort(drawn.T)], PLACES[np.lexsort(PLACES.T)])
+    with pytest.raises(ValueError, match=r"distances have shape \(12, 3\): expected a square matrix, or places"):
+        pl.embedding(np.zeros((12, 3)), y, ax)

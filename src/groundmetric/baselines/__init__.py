@@ -1,0 +1,64 @@
+"""What one would try instead of learning a ground metric, all with the interface of `GroundMetricLearner`.
+
+Every baseline has ``fit(D, y)``, ``distances(A, B)`` between distributions and ``point_distances(x, y)`` between
+points; those that classify by themselves also have ``predict_proba(D)`` and ``classes_``.
+
+>>> import groundmetric as gm
+>>> D, y = gm.datasets.synth_2d(random_state=0)
+>>> gm.baselines.by_name("pseudobulk", statistics="mean_sd").fit(D, y).distances(D[:4], D[4:]).shape
+(4, 26)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .composition import Composition
+from .itml import ITML
+from .lfda import LFDA
+from .lmnn import LMNN
+from .nca import NCA
+from .plain import Cosine, Euclidean, Manhattan
+from .projections import LinearDiscriminant, PCAEuclidean
+from .pseudobulk import PseudobulkLogistic, PseudobulkNeighbors
+
+BASELINES: dict[str, Callable[..., Any]] = {
+    "euclidean": Euclidean,
+    "manhattan": Manhattan,
+    "cosine": Cosine,
+    "nca": NCA,
+    "lmnn": LMNN,
+    "lfda": LFDA,
+    "itml": ITML,
+    "pca": PCAEuclidean,
+    "lda": LinearDiscriminant,
+    "pseudobulk": PseudobulkNeighbors,
+    "logistic": PseudobulkLogistic,
+    "composition": Composition,
+}
+
+
+def by_name(name: str, **params: Any) -> Any:
+    """A baseline by its short name (a key of `BASELINES`), with these parameters."""
+    if name not in BASELINES:
+        raise ValueError(f"no baseline is called {name!r}: expected one of {', '.join(BASELINES)}")
+    return BASELINES[name](**params)
+
+
+__all__ = [
+    "BASELINES",
+    "ITML",
+    "LFDA",
+    "LMNN",
+    "NCA",
+    "Composition",
+    "Cosine",
+    "Euclidean",
+    "LinearDiscriminant",
+    "Manhattan",
+    "PCAEuclidean",
+    "PseudobulkLogistic",
+    "PseudobulkNeighbors",
+    "by_name",
+]

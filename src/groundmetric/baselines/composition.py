@@ -1,0 +1,203 @@
+"""Composition: a distribution as shares of clusters or of known types, compared the way PILOT does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances as sklearn_distances
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ..arrays import is_missing
+from ..distances import pairwise_distances
+from ..distributions import Distributions, as_distributions
+from ..estimators.checks import check_number
+from ..metric import GroundMetric
+from .space import principal_axes
+from .training import draw, moments, point_weights, spread, unlabelled
+
+
+class Composition(BaseEstimator):
+    """Wasserstein distances between the shares that clusters of points have in each distribution (PILOT; Joodaki 2024).
+
+    Points are clustered by k-means, or come with an annotation. Moving a share from one cluster to another costs the
+    distance between the clusters' medians. Points are seen by the principal components of their features.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Fewer where there are fewer distinct points; not used with an annotation.
+    annotation : str or None
+        Name of an annotation of the Distributions, e.g. "cell_type", to be used in place of clusters. Points whose type
+        does not occur in training count for the type with the nearest median.
+    cost : str
+        Distance between medians that scikit-learn knows by name; "cosine" in PILOT.
+    pseudo_count : float
+        Points that are added to every distribution, divided as in the whole training part: 0.2 in PILOT.
+    n_components : int
+        Principal components.
+    standardise : bool
+        Divide every feature by its standard deviation first.
+    max_points : int or None
+        Points that are drawn to find components and clusters, the same share of every distribution; None: all.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    types_ : array, names of the types, or 0, 1, … for clusters
+    medians_ : array of shape (n_types, n_components)
+    costs_ : array of shape (n_types, n_types)
+    n_features_in_
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 20,
+        *,
+        annotation: str | None = None,
+        cost: str = "cosine",
+        pseudo_count: float = 0.2,
+        n_components: int = 30,
+        standardise: bool = True,
+        max_points: int | None = 10_000,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.annotation = annotation
+        self.cost = cost
+        self.pseudo_count = pseudo_count
+        self.n_components = n_components
+        self.standardise = standardise
+        self.max_points = max_points
+        self.random_state = random_state
+
+    def fit(self, D: Any, y: Any = None) -> Composition:
+        """Find the clusters; labels are not used."""
+        D = unlabelled(D, y)
+        for name in ("n_clusters", "n_components"):
+            check_number(name, getattr(self, name), low=1, whole=True)
+        check_number("pseudo_count", self.pseudo_count, low=0.0)
+        sklearn_distances(np.eye(2), metric=self.cost)  # raises unless it knows the name
+        known = self._known_types(D)
+        random = check_random_state(self.random_state)
+        rows = draw(D, self.max_points, random)
+        self._find_components(D, rows, random)
+        weights = point_weights(D)
+        if known is None:
+            z, weights = self._project(D.points[rows]), weights[rows]
+            types = self._find_clusters(z, weights, random)
+        else:
+            z = self._project(D)
+            self.types_, types = np.unique(known, return_inverse=True)
+        of_type = [types == t for t in range(self.types_.size)]
+        self.medians_ = np.stack([_weighted_median(z[these], weights[these]) for these in of_type])
+        self.costs_ = sklearn_distances(self.medians_, metric=self.cost)
+        np.fill_diagonal(self.costs_, 0.0)
+        self._prior = self.pseudo_count * self._counts(D).sum(axis=0) / D.points.shape[0]
+        self.n_features_in_ = D.shape[1]
+        return self
+
+    def proportions(self, D: Any) -> np.ndarray:
+        """Share of each type in every distribution, (n_distributions, n_types)."""
+        check_is_fitted(self, "costs_")
+        counts = self._counts(as_distributions(D).with_mass()) + self._prior
+        return counts / counts.sum(axis=1, keepdims=True)
+
+    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+        """Wasserstein distances between the shares in the distributions of A and of B (or among those of A)."""
+        check_is_fitted(self, "costs_")
+        costs: Any = _Costs(self.costs_)
+        return pairwise_distances(self._as_shares(A), None if B is None else self._as_shares(B), costs, n_jobs=n_jobs)
+
+    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
+        """What it costs to move from the cluster of one point to that of another (points have no annotation)."""
+        check_is_fitted(self, "costs_")
+        first = self._assign(self._project(x))
+        second = first if y is None else self._assign(self._project(y))
+        return self.costs_[np.ix_(first, second)]
+
+    def _known_types(self, D: Distributions) -> np.ndarray | None:
+        if self.annotation is None:
+            return None
+        if self.annotation not in D.annotations:
+            raise ValueError(
+                f"annotation is {self.annotation!r}, but the distributions have {sorted(D.annotations)}: give one of "
+                "these, or None to find clusters"
+            )
+        values = D.annotations[self.annotation]
+        if values.dtype.kind in "fOmM" and any(map(is_missing, values)):
+            raise ValueError(f"annotation {self.annotation!r} is missing for some points: fill it or drop the points")
+        return values
+
+    def _find_components(self, D: Distributions, rows: np.ndarray, random: np.random.RandomState) -> None:
+        centre, variance = moments(D)
+        scale = spread(variance) if self.standardise else np.ones(variance.size)
+        axes = principal_axes(D.points[rows], point_weights(D)[rows], centre, scale, self.n_components, random)
+        self._space = GroundMetric(axes / scale, D.features)
+        self._origin = (axes / scale) @ centre
+
+    def _find_clusters(self, z: np.ndarray, weights: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+        """The cluster of each point."""
+        count = min(self.n_clusters, len(np.unique(z, axis=0)))
+        self._kmeans = KMeans(count, n_init=3, random_state=random).fit(z, sample_weight=weights)
+        self.types_ = np.arange(count)
+        return self._assign(z)
+
+    def _project(self, points: Any) -> np.ndarray:
+        return self._space.project(points) - self._origin
+
+    def _assign(self, z: np.ndarray) -> np.ndarray:
+        """The cluster of each point, or the type with the nearest median."""
+        centres = self._kmeans.cluster_centers_ if self.annotation is None else self.medians_
+        return sklearn_distances(z, centres, metric="sqeuclidean").argmin(axis=1)
+
+    def _types_of(self, D: Distributions) -> np.ndarray:
+        known = self._known_types(D)
+        if known is None:
+            return self._assign(self._project(D))
+        self._space.check_fit(D)
+        place = {name: t for t, name in enumerate(self.types_.tolist())}
+        types = np.array([place.get(name, -1) for name in known.tolist()])
+        new = np.flatnonzero(types < 0)
+        if new.size:
+            types[new] = self._assign(self._project(D.points[new]))
+        return types
+
+    def _counts(self, D: Distributions) -> np.ndarray:
+        """Weighted number of points of each type in every distribution."""
+        owner = np.repeat(np.arange(len(D)), D.sizes)
+        counts = np.zeros((len(D), self.types_.size))
+        np.add.at(counts, (owner, self._types_of(D)), point_weights(D))
+        return counts
+
+    def _as_shares(self, D: Any) -> Distributions:
+        """Every distribution as its types, weighted by their share."""
+        shares = self.proportions(D)
+        types = np.tile(np.arange(self.types_.size, dtype=np.float64), len(shares))
+        owner = np.repeat(np.arange(len(shares)), self.types_.size)
+        return Distributions(types[:, None], owner, weights=shares.ravel())
+
+
+class _Costs:
+    """A distance between types, looked up; a point is the number of its type."""
+
+    def __init__(self, costs: np.ndarray) -> None:
+        self.costs = costs
+
+    def distances(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+        first = x[:, 0].astype(np.intp)
+        return self.costs[np.ix_(first, first if y is None else y[:, 0].astype(np.intp))]
+
+
+def _weighted_median(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Median of every column: half of the mass lies on either side (between two points, their mean)."""
+    order = np.argsort(points, axis=0)
+    mass = np.cumsum(weights[order], axis=0) / weights.sum()
+    ordered = np.take_along_axis(points, order, axis=0)
+    columns = np.arange(points.shape[1])
+    lower = (mass >= 0.5 - 1e-12).argmax(axis=0)
+    upper = (mass > 0.5 + 1e-12).argmax(axis=0)
+    return (ordered[lower, columns] + ordered[upper, columns]) / 2.0

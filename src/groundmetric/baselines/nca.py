@@ -1,0 +1,80 @@
+"""Neighbourhood components analysis, by scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+
+from ..estimators.checks import check_number
+from .learned import PointLearner, check_components, starting_map
+
+
+class NCA(PointLearner):
+    """Neighbourhood components analysis (Goldberger et al. 2004) on points with their distribution's label.
+
+    Maximises the chance that a point, choosing a neighbour at random with near ones preferred, chooses one of its own
+    class. The work is scikit-learn's; the defaults are metric-learn's (all components, 100 iterations), as in the
+    paper. Every step takes the distances between all pairs of points, so that their number is limited.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Rows of the map; None: as many as features.
+    max_iter : int
+    tol : float
+        Stop when a step gains less than this share; 1e-7 is about where metric-learn stops.
+    max_points : int or None
+        Points that are drawn for learning, the same share of every distribution; None: all.
+    max_features : int
+        More features are reduced to as many principal components first.
+    standardise : bool
+        Divide every feature by its standard deviation first. The paper used the features as they are.
+    as_in_paper : bool
+        Apply the paper's map in place of W: see `groundmetric.baselines.learned.paper_map`.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    metric_, components_, classes_, n_features_in_
+    n_iter_ : int
+
+    Notes
+    -----
+    Points of no mass are left out; other weights are not used.
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        max_iter: int = 100,
+        tol: float = 1e-7,
+        max_points: int | None = 1500,
+        max_features: int = 300,
+        standardise: bool = False,
+        as_in_paper: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_points = max_points
+        self.max_features = max_features
+        self.standardise = standardise
+        self.as_in_paper = as_in_paper
+        self.random_state = random_state
+
+    def _check_settings(self, n_features: int) -> None:
+        check_components(self.n_components, n_features)
+        check_number("max_iter", self.max_iter, low=1, whole=True)
+        check_number("tol", self.tol, low=0.0)
+
+    def _learn(
+        self, points: np.ndarray, codes: np.ndarray, weights: np.ndarray, random: np.random.RandomState
+    ) -> np.ndarray:
+        start = starting_map(points, codes, self.n_components, random)
+        nca = NeighborhoodComponentsAnalysis(init=start, max_iter=self.max_iter, tol=self.tol).fit(points, codes)
+        self.n_iter_ = nca.n_iter_
+        return nca.components_

@@ -1,0 +1,125 @@
+"""Ground metrics after a classical projection of the points: principal components, linear discriminant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from ..estimators.checks import check_number
+from ..estimators.method import GroundMetricMethod
+from ..metric import GroundMetric
+from .learned import PointLearner
+from .scatter import class_scatter, directions
+from .space import principal_axes
+from .training import draw, moments, point_weights, spread, unlabelled
+
+
+class PCAEuclidean(GroundMetricMethod, BaseEstimator):
+    """Wasserstein distances with the Euclidean distance between the leading principal components of the points.
+
+    Parameters
+    ----------
+    n_components : int
+        Fewer where the points span fewer dimensions.
+    standardise : bool
+        Divide every feature by its standard deviation first.
+    max_points : int or None
+        Points that are drawn to find the components, the same share of every distribution; None: all.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    metric_, components_, n_features_in_
+    """
+
+    def __init__(
+        self,
+        n_components: int = 30,
+        *,
+        standardise: bool = True,
+        max_points: int | None = 10_000,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.standardise = standardise
+        self.max_points = max_points
+        self.random_state = random_state
+
+    def fit(self, D: Any, y: Any = None) -> PCAEuclidean:
+        """Find the components; labels are not used."""
+        D = unlabelled(D, y)
+        check_number("n_components", self.n_components, low=1, whole=True)
+        random = check_random_state(self.random_state)
+        rows = draw(D, self.max_points, random)
+        centre, variance = moments(D)
+        scale = spread(variance) if self.standardise else np.ones(variance.size)
+        axes = principal_axes(D.points[rows], point_weights(D)[rows], centre, scale, self.n_components, random)
+        self.components_ = axes / scale
+        self.metric_ = GroundMetric(self.components_, D.features, variances=variance)
+        self.n_features_in_ = D.shape[1]
+        return self
+
+
+class LinearDiscriminant(PointLearner):
+    """A shrunken linear discriminant of points with their distribution's label as ground metric.
+
+    The directions in which the class means differ most against the covariance within classes, in units of that
+    covariance. Points of one distribution are not independent, so the covariance of a few distributions is less certain
+    than the number of points suggests: it is shrunk towards a multiple of the identity.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Rows of the map; None: all that there are, one less than there are classes.
+    shrinkage : float
+        Share of the identity in the covariance, from 0 to 1.
+    max_points : int or None
+        Points that are drawn for learning, the same share of every distribution; None: all.
+    max_features : int
+        More features are reduced to as many principal components first.
+    standardise : bool
+        Divide every feature by its standard deviation first, so that the shrinkage does not depend on units.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    metric_, components_, classes_, n_features_in_
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        shrinkage: float = 0.5,
+        max_points: int | None = 10_000,
+        max_features: int = 1000,
+        standardise: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.shrinkage = shrinkage
+        self.max_points = max_points
+        self.max_features = max_features
+        self.standardise = standardise
+        self.random_state = random_state
+
+    def _check_settings(self, n_features: int) -> None:
+        if self.n_components is not None:
+            check_number("n_components", self.n_components, low=1, whole=True)
+        check_number("shrinkage", self.shrinkage, low=0.0)
+        if self.shrinkage > 1.0:
+            raise ValueError(f"shrinkage is {self.shrinkage}: expected a share from 0 to 1")
+
+    def _learn(
+        self, points: np.ndarray, codes: np.ndarray, weights: np.ndarray, random: np.random.RandomState
+    ) -> np.ndarray:
+        between, within = class_scatter(points, codes, weights)
+        varying = max(np.count_nonzero(np.diag(within) > 1e-24 * np.diag(within).max()), 1)
+        level = np.trace(within) / varying or 1.0
+        shrunk = (1.0 - self.shrinkage) * within + self.shrinkage * level * np.eye(len(within))
+        most = self.classes_.size - 1
+        count = most if self.n_components is None else min(self.n_components, most)
+        return directions(between, shrunk)[1][:, :count].T

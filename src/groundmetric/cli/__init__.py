@@ -1,0 +1,5 @@
+"""The command line: thin commands over the package. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+
+from .program import main
+
+__all__ = ["main"]

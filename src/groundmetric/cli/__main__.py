@@ -1,0 +1,8 @@
+"""`python -m groundmetric.cli` is `groundmetric`."""
+
+import sys
+
+from .program import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""`groundmetric learn`: from an .h5ad file to a metric, the distances between samples, and the genes that count."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from .options import add_command, add_force, add_jobs, add_seed, count, count_or_all, number
+from .output import log, new_folder, print_findings, write_findings
+
+SPELLING = {
+    "sample_key": "--sample", "label_key": "--label", "cell_type_key": "--cell-type", "layer": "--layer",
+    "use_rep": "--rep", "genes": "--genes", "n_components": "--components",
+}  # fmt: skip
+TOP = 10
+
+
+def add(commands: Any) -> None:
+    command = add_command(
+        commands, run, "learn", "learn from an .h5ad file under which metric samples of one label are near each other"
+    )
+    command.add_argument("cells", metavar="CELLS.h5ad", help="normalised values on a log scale; read in part only")
+    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
+    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
+    command.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
+    command.add_argument("--layer", help="use this layer rather than X")
+    command.add_argument("--rep", metavar="NAME", help="learn on this entry of obsm rather than on genes")
+    command.add_argument(
+        "--genes", metavar="RULE", help="variance, highly_variable, all, or a column of var that marks them (variance)"
+    )
+    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
+                         help="drawn at most; or all (%(default)s)")  # fmt: skip
+    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs that is counted (cell_type, if there)")
+    command.add_argument("--components", metavar="N", type=count, help="dimensions of the learned space (5)")
+    command.add_argument("--strength", metavar="X", type=number, default=0.1, help="of the penalty (%(default)s)")
+    command.add_argument("--epochs", metavar="N", type=count, default=50, help="of learning, at most (%(default)s)")
+    add_seed(command, "of the draw and the learner")
+    add_jobs(command)
+    add_force(command)
+    command.set_defaults(spelling=SPELLING)
+
+
+def run(options: argparse.Namespace) -> None:
+    with new_folder(options.output, force=options.force) as folder:
+        findings = _learn(options, folder)
+        write_findings(folder, findings)
+    print_findings(findings, summary(findings), as_json=options.json)
+    log(f"wrote {', '.join(findings['files'])} to {options.output}")
+
+
+def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    from .. import __version__, tl
+    from ..cells.columns import find_column
+    from ..cells.source import Source
+
+    if options.cell_type is not None:  # before the long work rather than after it
+        with Source(options.cells) as source:
+            find_column(source.obs, options.cell_type, "cell_type_key")
+    log(f"reading {options.cells}, learning (after an installation, code is compiled once, up to a minute)")
+    started = time.perf_counter()
+    cells = tl.learn(
+        options.cells, options.sample, options.label, layer=options.layer, use_rep=options.rep, genes=options.genes,
+        n_cells=options.cells_per_sample, random_state=options.seed, n_components=options.components,
+        strength=options.strength, max_epochs=options.epochs, n_jobs=options.jobs, verbose=1,
+    )  # fmt: skip
+    assert cells is not None  # of a file, an AnnData is returned
+    learned = time.perf_counter() - started
+    log(f"learned in {learned:.1f} s; measuring the distances between {cells.obs[options.sample].nunique()} samples")
+    samples = tl.samples(cells, cell_type_key=options.cell_type, n_jobs=options.jobs, verbose=1)
+    log("writing")
+    files = _write(folder, cells, samples)
+    entry = cells.uns["groundmetric"]
+    return {
+        "groundmetric": __version__,
+        "command": "learn",
+        "cells": str(options.cells),
+        "params": entry["params"],
+        "learner": entry["learner"],
+        "n_cells": cells.n_obs,
+        "n_features": len(entry["metric"]["features"]),
+        "n_samples": samples.n_obs,
+        "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
+        "epochs": len(entry["history"]["loss"]),
+        "converged": entry["converged"],
+        "loss": [float(entry["history"]["loss"][k]) for k in (0, -1)],
+        "importance": _top(tl.metric(cells)),
+        "seconds": round(learned, 3),
+        "files": files,
+    }
+
+
+def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
+    """All files but the findings, small ones that people open among them."""
+    import anndata as ad
+    import pandas as pd
+
+    from .. import tl
+
+    metric = tl.metric(cells)
+    metric.save(folder / "metric.gm")
+    # The values themselves stay where they are: everything that is needed later is in the results.
+    kept = ad.AnnData(obs=cells.obs, var=cells.var, obsm=dict(cells.obsm), varm=dict(cells.varm), uns=dict(cells.uns))
+    kept.write_h5ad(folder / "cells.h5ad")
+    samples.write_h5ad(folder / "samples.h5ad")
+    importance = pd.DataFrame({"feature": metric.features, "importance": metric.importance()})
+    importance.sort_values("importance", ascending=False, kind="stable").to_csv(folder / "importance.csv", index=False)
+    distances = pd.DataFrame(samples.obsp["groundmetric_distances"], samples.obs_names, samples.obs_names)
+    distances.to_csv(folder / "distances.csv", index_label="sample")
+    return ["cells.h5ad", "samples.h5ad", "metric.gm", "importance.csv", "distances.csv", "run.json"]
+
+
+def _top(metric: Any) -> dict[str, float]:
+    shares = metric.importance()
+    return {metric.features[k]: float(shares[k]) for k in (-shares).argsort(kind="stable")[:TOP]}
+
+
+def summary(findings: dict[str, Any]) -> str:
+    """What was found, for people."""
+    labels = ", ".join(f"{count} {label}" for label, count in findings["labels"].items())
+    top = ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items())
+    ended = "converged" if findings["converged"] else "stopped at the last"
+    facts = {
+        "learned from": f"{findings['n_samples']} samples ({labels}), {findings['n_cells']:,} cells, "
+        f"{findings['n_features']:,} features",
+        "training": f"{findings['epochs']} epochs ({ended}), {findings['seconds']:.1f} s",
+        "loss": f"{findings['loss'][0]:.3f} at first, {findings['loss'][1]:.3f} at last",
+        "most important": top,
+    }
+    return "\n".join(f"{name:<16}{text}" for name, text in facts.items())

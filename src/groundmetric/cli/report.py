@@ -1,0 +1,67 @@
+"""`groundmetric report`: one page about a run of `learn`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .options import add_command, add_jobs, whole
+from .output import log, print_findings
+
+SPELLING = {"cell_type_key": "--cell-type", "group_key": "--group"}
+PERMUTATIONS = "of labels, to test scores and genes against chance (0); each costs a whole evaluation"
+
+
+def add(commands: Any) -> None:
+    command = add_command(
+        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is kept in its folder"
+    )
+    command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
+    command.add_argument("-o", "--output", metavar="FILE", help="page to write (report.html in RUN)")
+    command.add_argument("--title", help="of the page")
+    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
+    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs (cell_type, if there)")
+    command.add_argument("--gene-sets", metavar="FILE.gmt", help="names the processes that axes have to do with")
+    command.add_argument("--refits", metavar="N", type=whole, default=20,
+                         help="from samples drawn anew, for the stability of genes (%(default)s)")  # fmt: skip
+    command.add_argument("--permutations", metavar="N", type=whole, default=0, help=PERMUTATIONS)
+    command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,
+                         help="score held-out samples, against quick baselines")  # fmt: skip
+    command.add_argument("--figures", metavar="DIR", help="folder for every figure as PNG and SVG")
+    command.add_argument("--force", action="store_true", help="replace the page of an earlier report")
+    add_jobs(command)
+    command.set_defaults(spelling=SPELLING)
+
+
+def run(options: argparse.Namespace) -> None:
+    from .. import report  # heavy, and not needed for --help
+
+    trained = report.Run.open(options.trained)
+    page = Path(options.output) if options.output is not None else Path(options.trained) / report.REPORT
+    _check_free(page, options.force)
+    if options.gene_sets is not None and not Path(options.gene_sets).is_file():
+        raise ValueError(f"--gene-sets {options.gene_sets!r} is no file")
+    findings = report.write(
+        trained, page, title=options.title, group_key=options.group, cell_type_key=options.cell_type,
+        gene_sets=options.gene_sets, refits=options.refits, permutations=options.permutations,
+        evaluation=options.evaluate, figures=options.figures, n_jobs=options.jobs, verbose=1, log=log,
+    )  # fmt: skip
+    print_findings(findings, summary(findings), as_json=options.json)
+    log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")
+
+
+def _check_free(page: Path, force: bool) -> None:
+    if page.is_dir():
+        raise ValueError(f"output {str(page)!r} is a folder: give a file")
+    if page.exists() and not force:
+        raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --force to replace it")
+
+
+def summary(findings: dict[str, Any]) -> str:
+    """What the page says first, what to be careful with, and what it lacks."""
+    parts = ["\n".join(findings["summary"])]
+    for title, lines in (("Read with care:", findings["warnings"]), ("Left out:", findings["left_out"])):
+        if lines:
+            parts.append("\n".join([title, *(f"- {line}" for line in lines)]))
+    return "\n\n".join(parts)

@@ -1,0 +1,31 @@
+"""How neighbours vote: the one rule behind every k-NN prediction here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+WEIGHTS = ("distance", "uniform")
+
+
+def check_weights(weights: str) -> None:
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights is {weights!r}: expected 'distance' or 'uniform'")
+
+
+def class_shares(distances: np.ndarray, codes: np.ndarray, n_classes: int, weights: str) -> np.ndarray:
+    """Share of the neighbours' votes for each class, (n_items, n_classes).
+
+    `distances` and `codes` (classes as numbers) have a row per item and a column per neighbour. A vote counts one over
+    the distance ("distance") or one ("uniform"). Where neighbours coincide with the item, only they vote.
+
+    >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
+    [[0.571, 0.429]]
+    """
+    if weights == "uniform":
+        votes = np.ones_like(distances)
+    else:
+        nearest = distances.min(axis=1, keepdims=True)  # votes relative to the nearest cannot overflow
+        with np.errstate(divide="ignore", invalid="ignore"):
+            votes = np.where(nearest == 0.0, distances == 0.0, nearest / distances)
+    shares = np.stack([(votes * (codes == c)).sum(axis=1) for c in range(n_classes)], axis=1)
+    return shares / shares.sum(axis=1, keepdims=True)

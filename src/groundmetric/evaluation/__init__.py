@@ -1,0 +1,43 @@
+"""Does the learned metric help on my data, against everything else I would try, and how sure is that?
+
+>>> import groundmetric as gm
+>>> y = ["ill", "well"] * 5
+>>> splits = gm.evaluation.folds(y, n_splits=5, random_state=0)
+>>> len(splits)
+5
+"""
+
+from .clustering import cluster_distributions, cluster_points, cluster_scores
+from .comparison import compare
+from .intervals import Difference, Estimate, bootstrap, corrected_t, holm, paired_bootstrap, paired_t, resample
+from .permutation import PermutationTest, permutation_test
+from .results import Comparison
+from .scores import scores
+from .search import GroundMetricLearnerCV
+from .splits import folds, leave_one_group_out, leave_one_out, shuffled
+from .votes import vote
+
+__all__ = [
+    "Comparison",
+    "Difference",
+    "Estimate",
+    "GroundMetricLearnerCV",
+    "PermutationTest",
+    "bootstrap",
+    "cluster_distributions",
+    "cluster_points",
+    "cluster_scores",
+    "compare",
+    "corrected_t",
+    "folds",
+    "holm",
+    "leave_one_group_out",
+    "leave_one_out",
+    "paired_bootstrap",
+    "paired_t",
+    "permutation_test",
+    "resample",
+    "scores",
+    "shuffled",
+    "vote",
+]

@@ -1,0 +1,168 @@
+"""How sure a score is, and a difference of scores.
+
+Two situations, two answers:
+
+- Shuffled splits, of which each gives a score, share most of their training data: the scores are not independent, and
+  the usual standard error is far too small. The corrected resampled t (Nadeau & Bengio 2003) widens it by the share of
+  test to training data: `corrected_t`, `paired_t`.
+- Folds, leave one out, leave one group out: every distribution is predicted once in each round, test parts may be too
+  small for a score of their own, and the score is that of the pooled predictions. What varies is who is in the cohort:
+  the bootstrap draws distributions anew (outer groups where there are some): `bootstrap`, `paired_bootstrap`. It holds
+  the predictions fixed, so it does not see that other training data would have given other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn.utils import check_random_state
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score with its standard deviation over splits and its confidence interval; what is not known is NaN."""
+
+    value: float
+    sd: float
+    low: float
+    high: float
+    how: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better one method is than another, with its confidence interval and two-sided p-value."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    how: str
+
+
+def corrected_t(scores: Any, test_share: float, *, confidence: float = 0.95) -> Estimate:
+    """Mean over shuffled splits with the corrected resampled t interval.
+
+    The variance of the mean of J scores is taken as (1/J + n_test/n_train) times the variance over splits, with J - 1
+    degrees of freedom. Scores that are NaN are left out.
+
+    Parameters
+    ----------
+    scores : one per split
+    test_share : n_test / n_train
+
+    >>> corrected_t([0.8, 0.9, 1.0], 0.25).value
+    0.9
+    """
+    scores = _defined(scores)
+    mean, sd, error, reach = _moments(scores, test_share, confidence)
+    return Estimate(mean, sd, mean - reach * error, mean + reach * error, "corrected t")
+
+
+def paired_t(one: Any, other: Any, test_share: float, *, confidence: float = 0.95) -> Difference:
+    """How much higher `one` scores than `other` on the same shuffled splits, by the corrected resampled t test.
+
+    Where the difference is the same in every split, the p-value is 0 (or 1, where the difference is 0): the test parts
+    are then too small, or the splits too few, to tell how sure it is.
+    """
+    differences = _defined(np.subtract(one, other))
+    mean, _, error, reach = _moments(differences, test_share, confidence)
+    if not np.isfinite(error):
+        p = np.nan
+    elif error == 0.0:
+        p = float(mean == 0.0)
+    else:
+        p = float(2.0 * stats.t.sf(abs(mean) / error, differences.size - 1))
+    return Difference(mean, mean - reach * error, mean + reach * error, p, "corrected t")
+
+
+def bootstrap(statistic: Statistic, draws: np.ndarray, *, sd: float = np.nan, confidence: float = 0.95) -> Estimate:
+    """A score of pooled predictions with its percentile interval.
+
+    Parameters
+    ----------
+    statistic : function of weights
+        How often every distribution counts, (..., n_distributions), to the score, (...).
+    draws : array of shape (n_draws, n_distributions), from `resample`
+    sd : standard deviation over splits, to be passed on
+    """
+    value = float(statistic(np.ones(draws.shape[1])))
+    low, high = _percentiles(statistic(draws), confidence)
+    return Estimate(value, sd, low, high, "bootstrap")
+
+
+def paired_bootstrap(one: Statistic, other: Statistic, draws: np.ndarray, *, confidence: float = 0.95) -> Difference:
+    """How much higher `one` scores than `other` on the same pooled distributions, drawn anew for both alike.
+
+    The p-value is twice the share of draws in which the difference has the other sign or vanishes.
+    """
+    whole = np.ones(draws.shape[1])
+    value = float(one(whole) - other(whole))
+    differences = _defined(one(draws) - other(draws))
+    low, high = _percentiles(differences, confidence)
+    if not differences.size:
+        return Difference(value, low, high, np.nan, "bootstrap")
+    against = min(np.sum(differences <= 0.0), np.sum(differences >= 0.0))
+    return Difference(value, low, high, min(1.0, 2.0 * (1 + against) / (1 + differences.size)), "bootstrap")
+
+
+def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_state: Any = 0) -> np.ndarray:
+    """How often each distribution counts in every bootstrap draw, (n_draws, n_distributions).
+
+    Whole units are drawn with replacement: distributions, or outer groups where some belong together (`units` is the
+    unit of each distribution as a number). Where every unit has one class, as many are drawn of each class as there
+    are; where units hold several, they are drawn all together. A single unit cannot be drawn anew: no draws.
+    """
+    random = check_random_state(random_state)
+    pairs = np.unique(np.stack([units, codes]), axis=1)
+    n_units = int(units.max()) + 1
+    strata = pairs[1] if pairs.shape[1] == n_units else np.zeros(n_units, np.intp)
+    if n_units < 2:
+        return np.empty((0, units.size))
+    counts = np.zeros((n_draws, n_units))
+    for stratum in np.unique(strata):
+        own = np.flatnonzero(strata == stratum)
+        counts[:, own] = random.multinomial(own.size, np.full(own.size, 1.0 / own.size), n_draws)
+    return counts[:, units]
+
+
+def holm(p_values: Any) -> np.ndarray:
+    """p-values adjusted for so many comparisons (Holm 1979); NaN stays NaN and does not count.
+
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    adjusted = np.full(p.size, np.nan)
+    known = np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(order.size, 0, -1)))
+    return adjusted
+
+
+def _moments(scores: np.ndarray, test_share: float, confidence: float) -> tuple[float, float, float, float]:
+    """Mean, standard deviation, corrected standard error, and how many of these the interval reaches."""
+    if scores.size < 2:
+        return float(scores[0]) if scores.size else np.nan, np.nan, np.nan, np.nan
+    sd = float(scores.std(ddof=1)) if np.ptp(scores) > 0 else 0.0  # equal scores vary by nothing, not by rounding
+    error = sd * np.sqrt(1.0 / scores.size + test_share)
+    return float(scores.mean()), sd, float(error), float(stats.t.ppf(0.5 + confidence / 2.0, scores.size - 1))
+
+
+def _percentiles(values: np.ndarray, confidence: float) -> tuple[float, float]:
+    values = _defined(values)
+    if not values.size:
+        return np.nan, np.nan
+    low, high = np.quantile(values, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0])
+    return float(low), float(high)
+
+
+def _defined(values: Any) -> np.ndarray:
+    values = np.asarray(values, dtype=np.float64)
+    return values[np.isfinite(values)]

@@ -1,0 +1,205 @@
+"""Is it more than chance? The whole procedure again with labels exchanged, many times."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.utils import check_random_state
+from tqdm import tqdm
+
+from ..distributions import as_distributions
+from ..estimators.checks import check_labels, check_number
+from .exchange import Exchange, exchangeable
+from .feasibility import check_splits
+from .procedure import Fixed, Procedure, SharedProcedure, splitting_by
+from .running import Protocol, heard
+from .scores import SCORES
+
+# Null values this close to the statistic are ties, which count against it.
+_TIE = 1e-9
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """The score of a method, and what it would be if labels meant nothing.
+
+    Attributes
+    ----------
+    statistic : the score
+    null : scores with labels exchanged; NaN where the method failed, which counts as a hit
+    p : (1 + hits) / (1 + permutations); a hit is a null score as high as the statistic or higher
+    score : name of the score
+    exchanged : what labels were permuted among
+    arrangements : how many different ones there are; p cannot get below one over their number
+    seconds : mean time of one arrangement, fits and predictions on all splits
+    """
+
+    statistic: float
+    null: np.ndarray
+    p: float
+    score: str
+    exchanged: str
+    arrangements: int
+    seconds: float
+
+    @property
+    def failed(self) -> int:
+        return int(np.isnan(self.null).sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"PermutationTest({self.score} {self.statistic:.3f}, p = {self.p:.4g} from {self.null.size} permutations "
+            f"of {self.exchanged})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that JSON can hold."""
+        null = [None if np.isnan(value) else float(value) for value in self.null]
+        fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed")
+        return {**{name: getattr(self, name) for name in fields}, "null": null}
+
+
+def permutation_test(
+    method: Any,
+    D: Any,
+    y: Any,
+    *,
+    splits: Any = None,
+    groups: Any = None,
+    strata: Any = None,
+    n_permutations: int = 199,
+    score: str = "balanced_accuracy",
+    k: int = 5,
+    weights: str = "distance",
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> PermutationTest:
+    """Test whether a method predicts labels better than it could if they had nothing to do with the data.
+
+    Labels are exchanged, and everything is done again: splitting, fitting, predicting. The data's own labels go through
+    exactly the same, so that under the null hypothesis their score ranks anywhere among the others with equal chance,
+    and p-values are uniform (conservative where scores tie).
+
+    What is exchanged, within strata where given: labels of distributions. Where every outer group has one label (a
+    patient with several samples): labels of whole groups. Where groups hold several (a donor, treated or not): labels
+    of distributions within their group, and where groups differ in what they hold, also all labels of one group with
+    those of another of the same size.
+
+    What saves time: of the learned distances only the nearest neighbours are computed, and most pairs are ruled out by
+    bounds; an arrangement that comes up twice is done once; arrangements run side by side and share the points; a
+    method that says ``uses_labels = False`` is fitted once per split. A fit itself shares nothing with another: what
+    does not depend on labels (the features' moments) is less than a hundredth of it.
+
+    Parameters
+    ----------
+    method : estimator, as in `compare`
+    D : Distributions
+    y : labels, one per distribution
+    splits : number of folds, a function of labels to a list of (train, test), or a splitter of scikit-learn: made anew
+        for every arrangement. Or a list of (train, test), kept for all: it must not have been made from `y`, as by
+        leave_one_out, else the stratification gives the data's own labels an advantage. None: 5 folds, or as many as
+        the smallest class allows.
+    groups : outer group of each distribution: never on both sides of a split
+    strata : labels are exchanged only within these (centre, batch, sex)
+    n_permutations : int
+    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc"}
+    k, weights : neighbours that vote, and how
+    n_jobs : arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual)
+    random_state : int, RandomState or None
+    verbose : 1 shows a progress bar where there is a terminal
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=3, offsets=(1.5, 7.5, 13.5, 19.5), random_state=0)
+    >>> learner = gm.GroundMetricLearner(max_epochs=3, random_state=0)
+    >>> gm.evaluation.permutation_test(learner, D, y, splits=2, n_permutations=19, random_state=0).p
+    0.05
+    """
+    D = as_distributions(D)
+    labels = check_labels(y, len(D))
+    check_number("n_permutations", n_permutations, low=1, whole=True)
+    if score not in SCORES:
+        raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
+    protocol = Protocol(k=k, weights=weights, points=False)
+    protocol.check(D)
+    classes, codes = np.unique(labels, return_inverse=True)
+    exchange = exchangeable(codes, groups, strata)
+    _warn_of_few(exchange)
+    random = check_random_state(random_state)
+    shareable = not getattr(method, "uses_labels", True)
+    splitting = splitting_by(splits, classes, codes, groups, random.randint(2**31), shareable)
+    if not shareable or not isinstance(splits, int | np.integer | None):  # neighbours vote without examples of a class
+        check_splits(splitting(codes), labels, groups)
+    outer = None if groups is None else list(groups)
+    procedure: Procedure = Procedure(method, D, classes, outer, splitting, protocol, score)
+    if shareable and isinstance(splitting, Fixed):
+        procedure = SharedProcedure.of(procedure)
+
+    statistic, seconds = _timed(procedure, codes)  # first and here, so that an error is seen at once
+    if np.isnan(statistic):
+        raise ValueError(f"{score} is not defined on any of these splits: take another score, or larger test parts")
+    drawn = np.stack([exchange.draw(random) for _ in range(n_permutations)])
+    null, spent = _null_scores(procedure, drawn, codes, statistic, n_jobs, verbose)
+    hits = int(np.sum(~(null < statistic - _TIE)))  # ties and failures count as hits
+    return PermutationTest(
+        statistic=statistic,
+        null=null,
+        p=(1 + hits) / (1 + n_permutations),
+        score=score,
+        exchanged=exchange.what,
+        arrangements=exchange.arrangements,
+        seconds=float(np.nanmean([seconds, *spent])),
+    )
+
+
+def _warn_of_few(exchange: Exchange) -> None:
+    if exchange.arrangements < 20:
+        warnings.warn(
+            f"there are only {exchange.arrangements} arrangements of labels among {exchange.what}: no p-value below "
+            f"{1 / exchange.arrangements:.2g} is possible",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _null_scores(
+    procedure: Procedure, drawn: np.ndarray, codes: np.ndarray, statistic: float, n_jobs: int | None, verbose: int
+) -> tuple[np.ndarray, list[float]]:
+    """The score of every drawn arrangement, and how long each different one took."""
+    distinct, place = np.unique(drawn, axis=0, return_inverse=True)
+    known = np.all(distinct == codes, axis=1)  # the data's own labels, drawn by chance
+    with tqdm(
+        total=int(np.sum(~known)), desc="permuting", unit="arrangement", disable=None if verbose else True, leave=False
+    ) as bar:
+        answers = []
+        jobs = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
+        for answer in jobs(joblib.delayed(_attempted)(procedure, labels) for labels in distinct[~known]):
+            answers.append(answer)
+            bar.update()
+    scores = np.full(len(distinct), statistic)
+    scores[~known] = [score for score, _ in answers]
+    return scores[place.ravel()], [seconds for _, seconds in answers]
+
+
+def _timed(procedure: Procedure, codes: np.ndarray) -> tuple[float, float]:
+    start = time.perf_counter()
+    with heard():
+        value = procedure(codes)
+    return value, time.perf_counter() - start
+
+
+def _attempted(procedure: Procedure, codes: np.ndarray) -> tuple[float, float]:
+    """NaN where the method cannot cope with these labels."""
+    try:
+        return _timed(procedure, codes)
+    except MemoryError:
+        raise
+    except Exception:
+        return np.nan, np.nan

@@ -1,0 +1,97 @@
+"""Finished results as small files, so that an interrupted comparison goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from scipy import sparse
+
+from .. import __version__
+from .running import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result
+
+# Parameters that change how long it takes, but not what comes out.
+_NO_MATTER = {"n_jobs", "verbose", "memory"}
+
+
+def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
+    """Changes whenever the data, the labels, the groups or the way of judging do."""
+    D = cohort.D
+    points = D.points
+    arrays = (points.data, points.indices, points.indptr) if sparse.issparse(points) else (points,)
+    parts = [np.asarray(array) for array in (*arrays, D.bounds, D.weights, cohort.labels)]
+    groups = None if cohort.groups is None else list(cohort.groups)
+    told = {key: np.asarray(values) for key, values in D.annotations.items()} if protocol.only else {}
+    return joblib.hash([__version__, parts, D.features, told, groups, asdict(protocol)])
+
+
+def key_of(method: Any, train: np.ndarray, test: np.ndarray, data: str) -> str:
+    """Name of the file for one method on one split."""
+    return joblib.hash([describe(method), np.asarray(train), np.asarray(test), data])
+
+
+def describe(method: Any) -> Any:
+    """A method as plain data: its class and parameters, those of methods inside it as well."""
+    if hasattr(method, "get_params") and not isinstance(method, type):
+        parameters = method.get_params(deep=False)
+        return [
+            f"{type(method).__module__}.{type(method).__qualname__}",
+            {name: describe(value) for name, value in sorted(parameters.items()) if name not in _NO_MATTER},
+        ]
+    if isinstance(method, Mapping):
+        return {str(name): describe(value) for name, value in method.items()}
+    if isinstance(method, list | tuple):
+        return [describe(value) for value in method]
+    return method
+
+
+class Kept:
+    """A folder of results. Each is written beside its place and then put there in one step."""
+
+    def __init__(self, folder: str | os.PathLike) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, key: str, time_limit: float | None, memory_limit: float | None) -> Result | None:
+        """A kept result, unless it failed and might not fail now. A damaged file counts as none."""
+        try:
+            kept = json.loads((self.folder / f"{key}.json").read_text())
+            result = Result(**kept["result"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if result.status == OUT_OF_TIME:
+            return result if _no_more(time_limit, kept["time_limit"]) else None
+        if result.status == OUT_OF_MEMORY:
+            return result if _no_more(memory_limit, kept["memory_limit"]) else None
+        return result if result.status == OK else None
+
+    def put(self, key: str, result: Result, time_limit: float | None, memory_limit: float | None) -> None:
+        content = {"result": result.to_dict(), "time_limit": time_limit, "memory_limit": memory_limit}
+        path = self.folder / f"{key}.json"
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            temporary.write_text(json.dumps(content))
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _no_more(limit: float | None, before: float | None) -> bool:
+    """Is the limit as tight as it was before, or tighter?"""
+    return limit is not None and before is not None and limit <= before
+
+
+def check_describable(name: str, method: Any) -> None:
+    try:
+        joblib.hash(describe(method))
+    except Exception as error:
+        raise ValueError(
+            f"method {name!r} cannot be recognised in another run, because its parameters cannot be pickled "
+            f"({error}): leave out `resume`, or give it named functions instead of lambdas"
+        ) from None

@@ -1,0 +1,172 @@
+"""Who is learned from and who is tested: lists of (train, test) places, as scikit-learn's `cv` takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import (
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
+from sklearn.utils import check_random_state
+
+from ..estimators.checks import check_labels, check_number
+from .feasibility import Split, check_class_sizes, check_places, check_splits, number_groups
+
+# Divisions of the groups that are drawn for every split; the one nearest to the class shares is taken.
+_CANDIDATES = 50
+
+
+def shuffled(
+    y: Any, *, groups: Any = None, n_splits: int = 10, test_size: float = 0.2, random_state: Any = None
+) -> list[Split]:
+    """Repeated random splits that keep the class shares; test parts overlap from split to split.
+
+    Parameters
+    ----------
+    y : labels, one per distribution
+    groups : outer group of each distribution (the patient of a sample), optional
+        A group is never divided; it may hold distributions of several classes. Of 50 random divisions of the groups,
+        the one nearest to the class shares and to `test_size` is taken, and no division twice.
+    n_splits : int
+    test_size : share of the distributions that is tested
+    random_state : int, RandomState or None
+
+    >>> splits = shuffled(["ill"] * 5 + ["well"] * 5, n_splits=3, random_state=0)
+    >>> [test.size for train, test in splits]
+    [2, 2, 2]
+    """
+    labels = check_labels(y, len(y))
+    check_number("n_splits", n_splits, low=1, whole=True)
+    if not 0.0 < test_size < 1.0:
+        raise ValueError(f"test_size is {test_size}: expected a share between 0 and 1")
+    random = check_random_state(random_state)
+    members = number_groups(groups, labels.size)
+    check_class_sizes(labels, groups, 2, "one to learn from and one to test; drop or merge the class")
+    if members is not None:
+        splits = _shuffled_groups(labels, members, n_splits, test_size, random)
+    else:
+        n_test, n_classes = int(np.ceil(test_size * labels.size)), np.unique(labels).size
+        if min(n_test, labels.size - n_test) < n_classes:
+            raise ValueError(
+                f"test_size is {test_size}: {n_test} of {labels.size} distributions are tested, but there are "
+                f"{n_classes} classes and each needs a place on both sides; give a share nearer to one half"
+            )
+        splitter = StratifiedShuffleSplit(n_splits, test_size=test_size, random_state=random)
+        splits = list(splitter.split(labels, labels))
+    check_splits(splits, labels, groups)
+    return splits
+
+
+def folds(
+    y: Any, *, groups: Any = None, n_splits: int = 5, n_repeats: int = 1, random_state: Any = None
+) -> list[Split]:
+    """Cross-validation that keeps the class shares: every distribution is tested once in each repeat.
+
+    With `groups` (the patient of a sample), a group is never divided; it may hold distributions of several classes.
+
+    >>> splits = folds(["ill"] * 4 + ["well"] * 4, n_splits=2, random_state=0)
+    >>> sorted(place for train, test in splits for place in test.tolist())
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    labels = check_labels(y, len(y))
+    check_number("n_splits", n_splits, low=2, whole=True)
+    check_number("n_repeats", n_repeats, low=1, whole=True)
+    random = check_random_state(random_state)
+    members = number_groups(groups, labels.size)
+    check_class_sizes(labels, groups, n_splits, "one for every fold; take fewer folds, or drop or merge the class")
+    kind = StratifiedKFold if members is None else StratifiedGroupKFold
+    splits = []
+    for _ in range(n_repeats):
+        splitter = kind(n_splits, shuffle=True, random_state=random.randint(2**31))
+        splits += list(splitter.split(labels, labels, members))
+    check_splits(splits, labels, groups)
+    return splits
+
+
+def leave_one_group_out(groups: Any) -> list[Split]:
+    """Every outer group (patient, donor, batch) is tested once, by what was learned from all others.
+
+    >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
+    [[0, 2], [1]]
+    """
+    members = number_groups(groups, len(groups))
+    assert members is not None
+    if members.max() == 0:
+        raise ValueError(f"all distributions are in one group ({groups[0]!r}): at least two are needed")
+    return list(LeaveOneGroupOut().split(members, groups=members))
+
+
+def leave_one_out(y: Any) -> list[Split]:
+    """Every distribution is tested once, by what was learned from all others."""
+    if len(y) < 2:
+        raise ValueError(f"{len(y)} distributions: at least two are needed to leave one out")
+    return list(LeaveOneOut().split(np.zeros(len(y))))
+
+
+def as_splits(splits: Any, labels: np.ndarray, groups: Any = None) -> list[Split]:
+    """A list of (train, test) from such a list, from scikit-learn's splitters, or from a function of the labels."""
+    if hasattr(splits, "split"):
+        splits = splits.split(np.zeros(labels.size), labels, number_groups(groups, labels.size))
+    elif callable(splits):
+        splits = splits(labels)
+    try:
+        return [(check_places(train, labels.size), check_places(test, labels.size)) for train, test in splits]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"splits must be pairs (train, test) of places among {labels.size}: {error}") from None
+
+
+def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
+    """The round of each split, where test parts make up the whole cohort again and again (folds); else None (shuffled).
+
+    >>> rounds_of(leave_one_out("abc"), 3).tolist()
+    [0, 0, 0]
+    """
+    rounds: list[int] = []
+    seen = np.zeros(n, bool)
+    current = 0
+    for _, test in splits:
+        if seen[test].any():
+            return None
+        seen[test] = True
+        rounds.append(current)
+        if seen.all():
+            seen[:] = False
+            current += 1
+    return None if seen.any() else np.array(rounds)
+
+
+def _shuffled_groups(
+    labels: np.ndarray, members: np.ndarray, n_splits: int, test_size: float, random: np.random.RandomState
+) -> list[Split]:
+    """Random divisions of the groups, no two alike."""
+    _, codes = np.unique(labels, return_inverse=True)
+    counts = np.zeros((members.max() + 1, codes.max() + 1))
+    np.add.at(counts, (members, codes), 1)  # distributions of each group and class
+    taken: dict[frozenset, None] = {}
+    for _ in range(n_splits):
+        drawn = [_draw(counts, test_size, random) for _ in range(_CANDIDATES)]
+        fresh = [(fault, chosen) for fault, chosen in drawn if chosen not in taken]
+        if not fresh:
+            raise ValueError(
+                f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
+                f"but n_splits is {n_splits}: take fewer, or use leave_one_group_out"
+            )
+        taken[min(fresh, key=lambda one: one[0])[1]] = None
+    sides = (np.isin(members, list(chosen)) for chosen in taken)
+    return [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
+
+
+def _draw(counts: np.ndarray, test_size: float, random: np.random.RandomState) -> tuple[tuple, frozenset]:
+    """One random set of test groups, and how far it is from what is wanted: lower is better."""
+    order = random.permutation(len(counts))
+    filled = np.cumsum(counts[order].sum(axis=1))
+    n_groups = 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))
+    test = counts[order[:n_groups]].sum(axis=0)
+    total = counts.sum(axis=0)
+    fault = (int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum()))
+    return fault, frozenset(order[:n_groups].tolist())

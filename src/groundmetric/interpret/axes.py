@@ -1,0 +1,158 @@
+"""The axes of a metric: an order and an orientation that the components as learned do not have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ..distributions import Distributions, as_distributions
+from ..metric import GroundMetric
+from .frames import frame
+from .inputs import annotation_of, classes_of, feature_names, metric_of, spreads
+from .shipments import ledger
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A metric in its principal axes, those first that carry most of the transport between classes.
+
+    Attributes
+    ----------
+    metric : GroundMetric, the same distances by rotated components
+    features : names
+    loadings : (n_axes, n_features) components for standardised features, so that they can be compared
+    variance : (n_axes,) share of the variance of the projected points
+    classes : labels
+    positions : (n_classes, n_axes) mean of each class along each axis, from the mean of all, in standard deviations
+    values : what points are annotated with
+    between, within : (n_values, n_axes) mean cost of transport to distributions of other classes, and of the own, that
+        falls to points of this kind moving along this axis; both sum to mean distances
+    """
+
+    metric: GroundMetric
+    features: list[str]
+    loadings: np.ndarray
+    variance: np.ndarray
+    classes: np.ndarray
+    positions: np.ndarray
+    values: list
+    between: np.ndarray
+    within: np.ndarray
+
+    @property
+    def share(self) -> np.ndarray:
+        """Share of each axis in the transport between classes; sums to 1."""
+        return self.between.sum(axis=0) / self.between.sum()
+
+    @property
+    def activity(self) -> np.ndarray:
+        """How much farther other classes are than the own along each axis by points of each kind, (n_values, n_axes).
+
+        In units of the mean distance between classes: all together sum to by how much other classes are farther.
+        """
+        return (self.between - self.within) / self.between.sum()
+
+    def importance(self, axis: int) -> np.ndarray:
+        """Share of each feature in one axis (0 is the first): squared loadings, summing to 1."""
+        squared = self.loadings[axis] ** 2
+        return squared / (squared.sum() or 1.0)
+
+    def table(self) -> DataFrame:
+        """A row per axis."""
+        activity = self.activity
+        columns: dict[str, Any] = {
+            "axis": np.arange(1, self.share.size + 1),
+            "between": self.share,
+            "separation": activity.sum(axis=0),
+            "variance": self.variance,
+        }
+        columns |= {f"position of {label}": self.positions[c] for c, label in enumerate(self.classes)}
+        if len(self.values) > 1:
+            columns |= {f"activity in {value}": activity[v] for v, value in enumerate(self.values)}
+            columns["most active"] = np.array(self.values, dtype=object)[activity.argmax(axis=0)]
+        columns["leading features"] = [", ".join(self.leading(a, 5)) for a in range(self.share.size)]
+        return frame(columns)
+
+    def leading(self, axis: int, n: int = 10) -> list[str]:
+        """The features with the largest loadings on an axis, with their sign."""
+        top = np.argsort(-np.abs(self.loadings[axis]), kind="stable")[:n]
+        return [f"{'+' if self.loadings[axis, f] >= 0 else '-'}{self.features[f]}" for f in top]
+
+
+def canonical_axes(
+    metric: Any,
+    D: Any,
+    y: Any,
+    *,
+    annotation: Any = None,
+    max_partners: int = 10,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> Axes:
+    """Rotate the components of a metric to axes that can be read one by one.
+
+    W and RW are the same metric for every rotation R, so single rows of a learned W mean nothing. The axes here are the
+    principal axes of the projected points: uncorrelated over the points, in the order of how much of the transport
+    between classes runs along them. The largest loading of each is positive.
+
+    Parameters
+    ----------
+    metric : GroundMetric or fitted learner
+    D : Distributions
+    y : labels, one per distribution
+    annotation : what kind each point is of: name of an annotation of D, or an array in the order of `D.points`
+    max_partners : each distribution is compared with at most so many of every class, drawn at random
+    n_jobs : threads
+    """
+    D = as_distributions(D)
+    metric = metric_of(metric, D)
+    classes, codes = classes_of(y, D)
+    kinds = annotation_of(D, annotation)
+    rotated, variance = principal_rotation(metric, D)
+    spread = spreads(metric, D)
+    loadings = rotated.components * spread
+    sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
+    turned = GroundMetric(rotated.components * sign[:, None], metric.features, variances=metric.variances)
+    book = ledger(
+        D, codes, turned, kinds.codes, len(kinds.values), by_axis=True, max_partners=max_partners,
+        random=check_random_state(random_state), n_jobs=n_jobs,
+    )  # fmt: skip
+    between, within = book.means()
+    if np.isnan(between).any():
+        raise ValueError(
+            "no class has two distributions: there is nothing to compare the distance between classes with"
+        )
+    order = np.argsort(-between.sum(axis=0), kind="stable")
+    means = D.means() @ turned.components.T  # (n_distributions, n_axes)
+    deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
+    positions = np.stack([means[codes == c].mean(axis=0) for c in range(classes.size)]) - means.mean(axis=0)
+    return Axes(
+        metric=GroundMetric(turned.components[order], metric.features, variances=metric.variances),
+        features=feature_names(metric, D),
+        loadings=(loadings * sign[:, None])[order],
+        variance=variance[order] / (variance.sum() or 1.0),
+        classes=classes,
+        positions=(positions / deviation)[:, order],
+        values=kinds.values,
+        between=between[:, order],
+        within=within[:, order],
+    )
+
+
+def principal_rotation(metric: GroundMetric, D: Distributions) -> tuple[GroundMetric, np.ndarray]:
+    """The metric by components along which the points of D are uncorrelated, and their variances, largest first.
+
+    Every distribution counts the same, however many points it has.
+    """
+    z = metric.project(D)
+    weights = D.weights / len(D)
+    centred = z - weights @ z
+    variances, axes = np.linalg.eigh((centred * weights[:, None]).T @ centred)
+    variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1]
+    return GroundMetric(axes.T @ metric.components, metric.features, variances=metric.variances), variances

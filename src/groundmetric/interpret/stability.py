@@ -1,0 +1,267 @@
+"""How much of what was learned would be learned again, and how much would be learned from nothing."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from ..distributions import Distributions, as_distributions
+from ..estimators.checks import check_number
+from ..estimators.learner import GroundMetricLearner
+from ..evaluation.exchange import exchangeable
+from ..metric import GroundMetric
+from .discovery import Discoveries, discoveries
+from .frames import frame
+from .inputs import classes_of, feature_names, metric_of
+from .refits import Again, Reference, bootstrap_places, canonical, fit_all, n_partitions
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Epochs of a refit at least: from a discriminating start, these give what the full training gives (see `stability`).
+_FEW_EPOCHS = 10
+# The leading axes that are compared carry so much of the variance of the projected points.
+_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What a learner finds on distributions drawn anew, and with labels exchanged.
+
+    Attributes
+    ----------
+    features : names
+    importance : (n_features,) of the learner as fitted
+    refits : (n_refits, n_features) importances from bootstrap samples of the distributions
+    angles : (n_refits, n_axes) principal angles, in degrees, between the leading axes as fitted and those of each refit
+    observed : (n_features,) importances by the shorter training that is repeated with labels exchanged
+    null : (n_permutations, n_features) importances with labels exchanged
+    null_angles : (n_permutations, n_axes) the same angles with labels exchanged: what agreement means nothing
+    exchanged : what labels were exchanged among
+    partitions : how many arrangements of labels there are that differ by more than the names of the classes
+    epochs : of each refit; None where the method has none
+    n_top : features that count as selected in a refit
+    confidence : of the intervals
+    seconds : time of all fits together
+    """
+
+    features: list[str]
+    importance: np.ndarray
+    refits: np.ndarray
+    angles: np.ndarray
+    observed: np.ndarray
+    null: np.ndarray
+    null_angles: np.ndarray
+    exchanged: str
+    partitions: int
+    epochs: int | None
+    n_top: int
+    confidence: float
+    seconds: float
+
+    @property
+    def interval(self) -> np.ndarray:
+        """Lower and upper ends of each importance, (2, n_features): percentiles of the refits."""
+        ends = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
+        return np.quantile(self.refits, ends, axis=0)
+
+    @property
+    def selected(self) -> np.ndarray:
+        """In which share of the refits each feature is among the `n_top` most important."""
+        ranks = np.argsort(np.argsort(-self.refits, axis=1, kind="stable"), axis=1)
+        return np.mean(ranks < self.n_top, axis=0)
+
+    @property
+    def agreement(self) -> float:
+        """Share of the `n_top` features as fitted that the shorter training finds as well."""
+        return len(set(_top(self.importance, self.n_top)) & set(_top(self.observed, self.n_top))) / self.n_top
+
+    @property
+    def discoveries(self) -> Discoveries | None:
+        """p- and q-values; None without permutations."""
+        return discoveries(self.observed, self.null) if len(self.null) else None
+
+    @property
+    def smallest_p(self) -> float:
+        """No p- or q-value can be lower: one over the permutations plus one, or over the possible arrangements."""
+        return max(1.0 / (1 + len(self.null)), 1.0 / self.partitions)
+
+    def table(self) -> DataFrame:
+        """A row per feature, the most important first."""
+        columns: dict[str, Any] = {"feature": self.features, "importance": self.importance}
+        if len(self.refits):
+            low, high = self.interval
+            columns |= {"low": low, "high": high, "selected": self.selected}
+        found = self.discoveries
+        if found is not None:
+            columns |= {"p": found.p, "q": found.q, "family p": found.family_p}
+        return frame(columns, np.argsort(-self.importance, kind="stable"))
+
+    def __repr__(self) -> str:
+        called = "" if self.discoveries is None else f", {int(np.sum(self.discoveries.q < 0.05))} with q < 0.05"
+        return (
+            f"Stability({len(self.features)} features{called}; {len(self.refits)} refits, {len(self.null)} "
+            f"permutations of {self.exchanged}, no q below {self.smallest_p:.2g})"
+        )
+
+
+def stability(
+    learner: Any,
+    D: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    strata: Any = None,
+    n_refits: int = 100,
+    n_permutations: int = 99,
+    epochs: int | None = None,
+    max_points: int | None = None,
+    n_top: int = 20,
+    confidence: float = 0.95,
+    n_jobs: int | None = None,
+    random_state: Any = 0,
+    verbose: int = 0,
+) -> Stability:
+    """Learn again from bootstrap samples of the distributions, and with labels exchanged.
+
+    Refits give intervals, selection frequencies and the agreement of axes. Distributions are drawn with replacement
+    within their class, triplets anew. A distribution that is drawn twice is its own neighbour, which teaches little.
+
+    Permutations give the null, hence p- and q-values (`Discoveries`). The data's own labels go through exactly the same
+    as exchanged ones: the same seed, start, epochs and points. So under the null hypothesis they are one arrangement
+    among equals. What is tested is whether the labels have anything to do with a feature's weight in the metric; a
+    feature with a small q may owe it to another one that it goes along with. Settings of the learner that were chosen
+    by looking at these labels favour them a little.
+
+    Every fit starts at a discriminant of its own sample, and is shorter than the first. To start it at the W of the
+    first fit would save no more, and shows too little: where the first fit separates the classes, nothing pulls at its
+    W on a new sample either, and intervals come out at a half to a third of what they are.
+
+    Parameters
+    ----------
+    learner : GroundMetricLearner or another method with `metric_`, fitted on D and y or not yet; of a fitted
+        GroundMetricLearnerCV, the learner with the margin and the strength that it chose
+    D : Distributions
+    y : labels, one per distribution
+    groups : outer group of each distribution (the patient of a sample), optional: drawn together; labels are exchanged
+        among groups, or within them where they hold several
+    strata : labels are exchanged only within these (centre, batch, sex)
+    n_refits, n_permutations : either may be 0
+    epochs : of each refit. None: a fifth of the learner's and at least 10; all of them where it starts at random
+    max_points : points per distribution that refits use at most, drawn anew each time; the permutations share a draw.
+        None: all. Fewer are faster, and give wider intervals.
+    n_top : features that count as selected
+    confidence : of the intervals
+    n_jobs : fits at the same time, by joblib
+    random_state : int, RandomState or None
+    verbose : 1 shows a progress bar where there is a terminal
+    """
+    start = time.perf_counter()
+    D = as_distributions(D)
+    classes, codes = classes_of(y, D)
+    _check_numbers(n_refits, n_permutations, n_top, max_points, confidence)
+    random = check_random_state(random_state)
+    method = _underlying(learner)
+    metric = _fitted_metric(method, D, classes[codes])
+    again = Again(method, _shorter(method, epochs), D, max_points, Reference.of(metric, D, _SHARE))
+
+    samples = bootstrap_places(codes, groups, n_refits, random) if n_refits else []
+    refits = fit_all(again, [(places, codes[places], _seed(random)) for places in samples], n_jobs, "refits", verbose)
+
+    exchange = exchangeable(codes, groups, strata) if n_permutations else None
+    drawn = np.array([codes] + [exchange.draw(random) for _ in range(n_permutations) if exchange is not None])
+    distinct, place = np.unique([canonical(row) for row in drawn], axis=0, return_inverse=True)
+    every, seed = np.arange(len(D)), _seed(random)
+    done = fit_all(again, [(every, labels, seed) for labels in distinct], n_jobs, "permuting", verbose)
+    arranged = [done[k] for k in place.ravel()]
+
+    n_axes = again.reference.basis.shape[1]
+    result = Stability(
+        features=feature_names(metric, D),
+        importance=metric.importance(),
+        refits=_stack([refit.importance for refit in refits], D.shape[1]),
+        angles=_stack([refit.angles for refit in refits], n_axes),
+        observed=arranged[0].importance,
+        null=_stack([refit.importance for refit in arranged[1:]], D.shape[1]),
+        null_angles=_stack([refit.angles for refit in arranged[1:]], n_axes),
+        exchanged="nothing" if exchange is None else exchange.what,
+        partitions=1 if exchange is None else n_partitions(exchange),
+        epochs=again.parameters.get("max_epochs"),
+        n_top=min(n_top, D.shape[1]),
+        confidence=confidence,
+        seconds=time.perf_counter() - start,
+    )
+    _warn(result)
+    return result
+
+
+def _check_numbers(n_refits: Any, n_permutations: Any, n_top: Any, max_points: Any, confidence: Any) -> None:
+    check_number("n_refits", n_refits, low=0, whole=True)
+    check_number("n_permutations", n_permutations, low=0, whole=True)
+    check_number("n_top", n_top, low=1, whole=True)
+    if max_points is not None:
+        check_number("max_points", max_points, low=2, whole=True)
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence is {confidence}: expected a share between 0 and 1")
+
+
+def _seed(random: np.random.RandomState) -> int:
+    return int(random.randint(2**31 - 1))
+
+
+def _underlying(learner: Any) -> Any:
+    """The learner itself, or the one with the settings that a search chose."""
+    chosen = getattr(learner, "best_params_", None)
+    if chosen is None or not hasattr(learner, "learner"):
+        return learner
+    inner = GroundMetricLearner() if learner.learner is None else clone(learner.learner)
+    return inner.set_params(margin=chosen["margin"], strength=chosen["strength"])
+
+
+def _fitted_metric(method: Any, D: Distributions, labels: np.ndarray) -> GroundMetric:
+    fitted = method if hasattr(method, "metric_") else clone(method).fit(D, labels)
+    return metric_of(fitted, D)
+
+
+def _shorter(method: Any, epochs: int | None) -> dict[str, Any]:
+    """Parameters of a refit."""
+    known = method.get_params()
+    quiet = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in known}
+    if "max_epochs" not in known:
+        return quiet
+    if epochs is None:
+        short = max(_FEW_EPOCHS, known["max_epochs"] // 5)
+        epochs = short if known.get("init", "discriminant") == "discriminant" else known["max_epochs"]
+    check_number("epochs", epochs, low=1, whole=True)
+    return quiet | {"max_epochs": int(min(epochs, known["max_epochs"]))}
+
+
+def _stack(rows: list[np.ndarray], width: int) -> np.ndarray:
+    return np.array(rows).reshape(len(rows), width)
+
+
+def _top(importance: np.ndarray, n: int) -> list[int]:
+    return np.argsort(-importance, kind="stable")[:n].tolist()
+
+
+def _warn(result: Stability) -> None:
+    if result.agreement < 0.5:
+        warnings.warn(
+            f"fits of {result.epochs} epochs find only {result.agreement:.0%} of the {result.n_top} features that the "
+            "learner has found: raise `epochs`",
+            UserWarning,
+            stacklevel=3,
+        )
+    if len(result.null) and result.smallest_p >= 0.05:
+        warnings.warn(
+            f"no q-value below {result.smallest_p:.2g} is possible with {len(result.null)} permutations of "
+            f"{result.partitions} possible arrangements",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,94 @@
+"""Preparation of AnnData, in scanpy's manner: which genes, and how many cells per sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .cells import need
+from .cells.columns import check_draw, draw, samples_of
+from .cells.genes import SELECTED, above_average, moments, warn_of_counts
+from .cells.source import Source
+
+__all__ = ["select_genes", "subsample"]
+
+
+def select_genes(
+    adata: Any,
+    *,
+    method: str = "variance",
+    layer: str | None = None,
+    key_added: str = SELECTED,
+    **options: Any,
+) -> None:
+    """Mark the genes to learn from in `var`; nothing is copied, and `tl.learn` looks for the mark.
+
+    For an honest test on held-out samples, mark genes in the training samples alone; functions that hold samples out
+    themselves do so.
+
+    Parameters
+    ----------
+    adata : AnnData, in memory or backed
+    method : {"variance", "highly_variable"}
+        "variance": genes whose variance over all cells is above the average variance (the paper's rule).
+        "highly_variable": as scanpy marks them; `sc.pp.highly_variable_genes` is run unless it has been.
+    layer : use this layer rather than X
+    key_added : column of `var` to write
+    **options : for `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``; then it is run again
+
+    Writes
+    ------
+    var["selected_genes"] : True for the genes to learn from
+    uns["selected_genes"] : the method
+    """
+    if method == "variance":
+        if options:
+            raise TypeError(f"{sorted(options)} are options of method='highly_variable', not of 'variance'")
+        adata.var[key_added] = _by_variance(adata, layer)
+    elif method == "highly_variable":
+        adata.var[key_added] = _highly_variable(adata, layer, options)
+    else:
+        raise ValueError(f"method is {method!r}: expected 'variance' or 'highly_variable'")
+    adata.uns[key_added] = {"method": method}
+
+
+def _by_variance(adata: Any, layer: str | None) -> Any:
+    with Source(adata) as source:
+        found = moments(source.matrix(layer), np.arange(adata.n_obs))
+    warn_of_counts(found.looks_raw, layer, stacklevel=4)
+    return above_average(found.variance, adata.var_names)
+
+
+def _highly_variable(adata: Any, layer: str | None, options: dict[str, Any]) -> Any:
+    if "highly_variable" in adata.var and not options:
+        return adata.var["highly_variable"].to_numpy(dtype=bool)
+    if adata.isbacked:
+        raise ValueError("highly variable genes cannot be found in backed mode: load the cells, or method='variance'")
+    need("scanpy")
+    import scanpy as sc
+
+    return sc.pp.highly_variable_genes(adata, layer=layer, inplace=False, **options)["highly_variable"].to_numpy()
+
+
+def subsample(adata: Any, sample_key: str, n: int = 1000, *, random_state: int = 0, copy: bool = False) -> Any:
+    """Keep n cells of every sample, drawn at random; samples with fewer keep all of theirs.
+
+    Cells stay in their order. The draw of a sample depends on the seed and on its own cells alone.
+
+    Parameters
+    ----------
+    adata : AnnData
+    sample_key : column of `obs` that says which sample each cell is from
+    n : cells per sample; 1000 in the paper
+    random_state : seed
+    copy : return the drawn cells, and leave `adata` as it is. In backed mode this reads only those into memory.
+    """
+    check_draw(n, random_state, "n")
+    rows = draw(samples_of(adata.obs, sample_key), n, random_state)
+    if copy:
+        return adata[rows].to_memory() if adata.isbacked else adata[rows].copy()
+    if adata.isbacked:
+        raise ValueError("a backed AnnData cannot be cut down in place: adata = pp.subsample(adata, …, copy=True)")
+    adata._inplace_subset_obs(rows)
+    return None

@@ -1,0 +1,204 @@
+"""From a run to what its report shows."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..pl.geometry import arrange, embed
+from .columns import column_of, columns_of
+from .content import Axis, CellMap, Column, Field, SampleMap, Table
+from .reading import Directions
+from .run import Run
+
+MOST_CELLS, MOST_GENES, PER_AXIS = 3000, 300, 12
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "anndata")
+
+
+def label_counts(run: Run) -> dict[str, int]:
+    return dict(sorted(Counter(map(str, run.stored.labels.tolist())).items()))
+
+
+def facts_of(run: Run) -> dict[str, dict[str, str]]:
+    """What was learned from what: groups of names and values."""
+    params, learner, findings = run.stored.params, run.learner, run.findings
+    values = f"obsm[{params['use_rep']!r}]" if params.get("use_rep") else (
+        f"layer {params['layer']!r}" if params.get("layer") else "X"
+    )  # fmt: skip
+    drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
+    data = {
+        "File": str(findings.get("cells", "in memory")),
+        "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
+        "Labels": ", ".join(f"{count} {name}" for name, count in label_counts(run).items())
+        + f" (column {run.label_key!r})",
+        "Cells learned from": f"{drawn:,}, at most {params.get('n_cells', 'all')} per sample",
+        "Values": f"{values}, {len(run.stored.features):,} {'genes' if run.is_expression else 'dimensions'}"
+        + (f" chosen by {params['genes']!r}" if run.is_expression else ""),
+    }
+    shown = {name: str(value) for name, value in learner.items() if name not in ("verbose", "n_jobs")}
+    history = run.entry["history"]
+    course = {
+        "Epochs": f"{len(history['loss'])} ({'converged' if run.entry['converged'] else 'stopped at the last'})",
+        "Time": f"{findings['seconds']:.1f} s" if findings.get("seconds") is not None else "not noted",
+        "Seed": str(params.get("random_state", 0)),
+    }
+    versions = {"groundmetric": str(run.entry["version"]), "Python": platform.python_version(), **_versions()}
+    return {"Data": data, "Training": course, "Parameters": shown, "Versions": versions}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # installed without its metadata
+            found[name] = "unknown"
+    return found
+
+
+def sample_map(run: Run) -> tuple[SampleMap, list[str]]:
+    obs, distances = run.samples.obs, np.asarray(run.samples.obsp[f"{run.key}_distances"])
+    names = [str(name) for name in run.samples.obs_names]
+    columns, unused = columns_of(obs.drop(columns=run.sample_key, errors="ignore"), [run.label_key])
+    places = embed(distances)
+    labels = columns[0] if columns and columns[0].name == run.label_key else None
+    codes = labels.codes if labels is not None and labels.is_class else np.zeros(len(names))
+    return SampleMap(names, places, columns, distances, arrange(distances, codes), _kept(distances, places)), unused
+
+
+def _kept(distances: np.ndarray, places: np.ndarray) -> float:
+    """Correlation of the distances in the plane with those given, squared."""
+    far = np.linalg.norm(places[:, None] - places[None], axis=2)
+    pairs = np.triu_indices(len(distances), 1)
+    one, other = distances[pairs], far[pairs]
+    if one.size < 2 or one.std() == 0 or other.std() == 0:
+        return 1.0
+    return float(np.corrcoef(one, other)[0, 1] ** 2)
+
+
+def cell_map(run: Run, axes: Directions, type_key: str | None, relevance: np.ndarray) -> tuple[CellMap, list[str]]:
+    """An even draw of cells from all samples, along the first two axes."""
+    obs = run.cells.obs
+    rows = _even_draw(obs[run.sample_key].astype(str).to_numpy(), MOST_CELLS)
+    z = np.asarray(run.cells.obsm[f"X_{run.key}"])
+    turned = (z - z.mean(axis=0)) @ axes.rotation[:2].T
+    if turned.shape[1] < 2:  # one component: spread over the height, for the eye only
+        turned = np.column_stack([turned[:, 0], np.random.default_rng(0).uniform(-1, 1, len(turned)) * turned.std()])
+    hidden = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
+    shown = obs.drop(columns=[*hidden, run.sample_key]).iloc[rows]
+    columns, unused = columns_of(shown, [run.label_key, *([type_key] if type_key else [])])
+    sample = column_of(run.sample_key, obs[run.sample_key].astype(str).iloc[rows], None)
+    assert sample is not None
+    columns += [Column("relevance", relevance[rows]), sample]
+    return CellMap(turned[rows], columns, axes.share[:2].tolist(), run.cells.n_obs), unused
+
+
+def _even_draw(owner: np.ndarray, most: int) -> np.ndarray:
+    if owner.size <= most:
+        return np.arange(owner.size)
+    random = np.random.default_rng(0)
+    turn = pd.Series(random.permutation(owner.size)).groupby(owner).rank().to_numpy()
+    # Every sample gives its first, then every one its second, until there are enough; in random order, so that none
+    # is drawn over all others.
+    return random.permutation(np.argsort(turn + random.uniform(0, 0.5, owner.size), kind="stable")[:most])
+
+
+def gene_table(run: Run, axes: Directions, stability: dict[str, Any] | None) -> Table:
+    """The most important genes, in which label they are higher, on which axis they weigh, and how stable that is."""
+    metric, names = run.stored.metric, run.stored.features
+    shares = metric.importance()
+    order = np.argsort(-shares, kind="stable")[:MOST_GENES]
+    main = np.abs(axes.loadings).argmax(axis=0)
+    higher = _higher(run)
+    what = "Gene" if run.is_expression else "Dimension"
+    fields = [Field("Rank", "d"), Field(what), Field("Importance", ".2%", bar=True, note="share of the distance"),
+              Field("Axis"), Field("Weight on axis", "+.3f")]  # fmt: skip
+    if higher is not None:
+        fields += [Field("Higher in"), Field("Difference", ".2f", note="of label means, in standard deviations")]
+    if stability is not None:
+        fields += [Field(*field) for field in stability["fields"]]
+    rows: list[list[Any]] = []
+    for rank, g in enumerate(order, 1):
+        row = [rank, names[g], float(shares[g]), f"Axis {main[g] + 1}", float(axes.loadings[main[g], g])]
+        row += list(higher(names[g])) if higher is not None else []
+        row += stability["rows"].get(names[g], [None] * len(stability["fields"])) if stability is not None else []
+        rows.append(row)
+    kind = "genes" if run.is_expression else "dimensions"
+    caption = f"The {len(rows)} most important of {len(names):,} {kind}"
+    return Table("genes", caption, fields, rows, choice=3)
+
+
+def _higher(run: Run) -> Any:
+    """A function of a gene: the label with the highest mean over its samples, and its lead over the lowest."""
+    samples, metric = run.samples, run.stored.metric
+    if samples.X is None or not run.is_expression or metric.variances is None:
+        return None
+    X = np.asarray(samples.X)
+    labels = run.stored.labels.reindex(samples.obs_names)
+    known = labels.notna().to_numpy()
+    means = pd.DataFrame(X[known], columns=samples.var_names).groupby(labels[known].astype(str).to_numpy()).mean()
+    spread = pd.Series(np.sqrt(metric.variances), index=run.stored.features)
+
+    def look(gene: str) -> tuple[str | None, float | None]:
+        if gene not in means.columns:
+            return None, None
+        column = means[gene]
+        return str(column.idxmax()), float((column.max() - column.min()) / (spread[gene] or 1.0))
+
+    return look
+
+
+def axis_list(run: Run, axes: Directions, processes: list[Table | None]) -> list[Axis]:
+    found = []
+    for a, loadings in enumerate(axes.loadings):
+        top = np.argsort(-np.abs(loadings), kind="stable")[:PER_AXIS]
+        genes = [(run.stored.features[g], float(loadings[g])) for g in top]
+        low, high = axes.labels[int(axes.positions[:, a].argmin())], axes.labels[int(axes.positions[:, a].argmax())]
+        found.append(Axis(f"Axis {a + 1}", float(axes.share[a]), (low, high), genes, processes[a]))
+    return found
+
+
+def type_table(run: Run, type_key: str, found: dict[str, list]) -> Table:
+    """A row per cell type, those first that carry most of the difference; then its share of the cells by label."""
+    obs = run.cells.obs
+    kinds = obs[type_key].astype(object).where(obs[type_key].notna(), "unknown").astype(str)
+    counts = pd.crosstab(obs[run.sample_key].astype(str), kinds)
+    shares = counts.div(counts.sum(axis=1), axis=0)
+    labels = run.stored.labels.astype(str).reindex(shares.index)
+    by_label = shares.groupby(labels.to_numpy()).mean()
+    fields = [Field("Cell type"), Field("Share of difference", ".1%", bar=True), Field("Low", ".1%"),
+              Field("High", ".1%"), Field("Relevance", "+.3f", note="mean of a cell, in mean distances between labels")]  # fmt: skip
+    fields += [Field(f"Cells in {label}", ".1%") for label in by_label.index]
+    rows = [
+        [name, *(found[part][k] for part in ("share", "low", "high", "relevance")),
+         *(float(value) for value in by_label[name])]
+        for k, name in enumerate(found["values"])
+    ]  # fmt: skip
+    rows.sort(key=lambda row: -(row[1] if row[1] is not None else -np.inf))
+    return Table("types", f"Cell types (column {type_key!r}), with 95 % intervals over samples", fields, rows)
+
+
+def sample_table(found: SampleMap) -> Table:
+    """Every sample with what is known of it: the map for those who do not see it."""
+    near = found.distances + np.diag(np.full(len(found.names), np.inf))
+    fields = [Field("Sample")]
+    fields += [Field(column.name, None if column.is_class else ".4g") for column in found.columns]
+    fields += [Field("Nearest sample"), Field("Its distance", ".3f")]
+    rows = []
+    for s, name in enumerate(found.names):
+        values = [_value(column, s) for column in found.columns]
+        last = [found.names[int(near[s].argmin())], float(near[s].min())] if len(found.names) > 1 else [None, None]
+        rows.append([name, *values, *last])
+    return Table("samples", "All samples", fields, rows)
+
+
+def _value(column: Column, place: int) -> Any:
+    if column.values is not None:
+        return column.values[column.codes[place]] if column.codes[place] >= 0 else None
+    value = float(column.codes[place])
+    return value if np.isfinite(value) else None

@@ -1,0 +1,200 @@
+"""What a report needs beyond the run itself, computed where it is missing and kept so that it is done once."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+
+from .. import __version__, baselines, tl
+from ..estimators import GroundMetricLearner
+from ..evaluation import Comparison, compare, folds, permutation_test
+from ..interpret import stability
+from ..reproduce.cohorts import INSIDE, Labelled, read_cohort
+from ..reproduce.keeping import read, without_nan, write
+from ..reproduce.selected import SelectedFeatures, with_features
+from .content import Evaluation
+from .run import Run
+
+SCORE = "balanced_accuracy"
+LEARNED = "learned metric"
+QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
+FOLDS = 5
+KEPT = "report"  # folder of a run
+Log = Callable[[str], None]
+
+
+def kept(run: Run, name: str, asked: Any, compute: Callable[[], Any]) -> Any:
+    """Plain data that is computed once for the same question to the same run."""
+    if run.folder is None:
+        return compute()
+    state = [__version__, run.stored.metric.components, run.stored.params, list(map(str, run.stored.labels)), asked]
+    path = run.folder / KEPT / f"{name}-{joblib.hash(state)[:12]}.json"
+    answer = read(path)
+    if answer is None:
+        answer = without_nan(compute())
+        path.parent.mkdir(exist_ok=True)
+        write(path, answer)
+    return answer
+
+
+def relevance(run: Run, n_jobs: int | None, log: Log) -> np.ndarray:
+    """How much each cell takes part in telling the labels apart; missing where it was not drawn."""
+    column = f"{run.key}_relevance"
+    if column in run.cells.obs:
+        return run.cells.obs[column].to_numpy(dtype=np.float64)
+
+    def compute() -> list[float]:
+        log("asking which cells tell the labels apart")
+        cells = run.cells.copy()
+        tl.cell_relevance(cells, max_partners=5, key=run.key, n_jobs=n_jobs)
+        return [round(float(value), 6) for value in cells.obs[column]]
+
+    return np.array(kept(run, "relevance", None, compute), dtype=np.float64)
+
+
+def cohort_of(run: Run, group_key: str | None) -> Labelled:
+    """The values that were learned from, again; genes are chosen within splits where a rule can be."""
+    params = run.stored.params
+    rule = params["genes"] if params.get("use_rep") is None else None
+    if rule == "given":
+        raise ValueError(
+            "the genes were given as a list, which is not in the run: evaluate with groundmetric.evaluation"
+        )
+    return read_cohort(
+        run.source, run.sample_key, run.label_key, group_key=group_key, layer=params.get("layer"),
+        use_rep=params.get("use_rep"), genes=rule, n_cells=params.get("n_cells"),
+        random_state=params.get("random_state", 0),
+    )  # fmt: skip
+
+
+def evaluate(
+    run: Run, *, group_key: str | None, permutations: int, n_jobs: int | None, verbose: int, log: Log
+) -> Evaluation:
+    """The learner with the run's own parameters against quick baselines, on samples that it has not seen."""
+    read_once = functools.cache(lambda: cohort_of(run, group_key))
+
+    def test() -> dict[str, Any]:
+        log(f"permuting labels {permutations} times")
+        cohort = read_once()
+        return permutation_test(
+            _methods(run, cohort)[LEARNED], cohort.D, cohort.y, splits=_folds(cohort), groups=cohort.groups,
+            n_permutations=permutations, score=SCORE, n_jobs=n_jobs, random_state=0, verbose=verbose,
+        ).to_dict()  # fmt: skip
+
+    scores = kept(
+        run, "scores", [group_key, FOLDS, QUICK], lambda: _scores(run, read_once(), group_key, n_jobs, verbose, log)
+    )
+    against = kept(run, "permutations", [group_key, FOLDS, permutations], test) if permutations else None
+    return Evaluation(**scores, test=against)
+
+
+def _scores(
+    run: Run, cohort: Labelled, group_key: str | None, n_jobs: int | None, verbose: int, log: Log
+) -> dict[str, Any]:
+    number = _folds(cohort)
+    log(f"comparing the learned metric with {', '.join(QUICK)} on held-out samples ({number} folds)")
+    splits = folds(cohort.y, groups=cohort.groups, n_splits=number, random_state=0)
+    found = compare(
+        _methods(run, cohort), cohort.D, cohort.y, splits=splits, groups=cohort.groups, points=False, n_jobs=n_jobs,
+        verbose=verbose,
+    )  # fmt: skip
+    held = f"the samples, those of one {group_key} together," if group_key else "the samples"
+    return {
+        "score": SCORE,
+        "chance": 1 / len(found.classes),
+        "rows": [_row(found, method) for method in found.methods],
+        "how": f"In each of {number} folds, a part of {held} is held out, everything is learned from the others, and "
+        "each held-out sample is given the label of the 5 samples nearest to it",
+        "notes": [*cohort.notes, *found.notes],
+    }
+
+
+def _folds(cohort: Labelled) -> int:
+    labels, units = np.asarray(cohort.y), cohort.groups or list(range(len(cohort.y)))
+    smallest = min(len({unit for unit, y in zip(units, labels, strict=True) if y == c}) for c in np.unique(labels))
+    if smallest < 2:
+        raise ValueError("a label has one sample (or group) only, which cannot be both learned from and held out")
+    return min(FOLDS, smallest)
+
+
+def _methods(run: Run, cohort: Labelled) -> dict[str, Any]:
+    methods = {LEARNED: learner_of(run)} | {name: baselines.by_name(short) for name, short in QUICK.items()}
+    for method in methods.values():
+        if "random_state" in method.get_params() and method.get_params()["random_state"] is None:
+            method.set_params(random_state=0)
+    assert cohort.rule is None or cohort.rule in INSIDE
+    return methods if cohort.rule is None else {n: SelectedFeatures(m, cohort.rule) for n, m in methods.items()}
+
+
+def learner_of(run: Run) -> GroundMetricLearner:
+    """The learner that was used, without its progress bar."""
+    known = GroundMetricLearner().get_params()
+    params = {name: value for name, value in run.learner.items() if name in known}
+    return GroundMetricLearner(**{**params, "verbose": 0, "n_jobs": None})
+
+
+def _row(found: Comparison, method: str) -> dict[str, Any]:
+    estimate = found.estimate(method, SCORE)
+    row: dict[str, Any] = {
+        "method": method, "status": found.status(method), "value": estimate.value, "low": estimate.low,
+        "high": estimate.high, "seconds": found.seconds(method),
+    }  # fmt: skip
+    if method != LEARNED:
+        lead, p = found.against(LEARNED, SCORE)[method]
+        row |= {"lead": lead.value, "lead_low": lead.low, "lead_high": lead.high, "p": p}
+    return row
+
+
+def has_values(run: Run) -> bool:
+    return run.source is not None and (not isinstance(run.source, Path) or run.source.exists())
+
+
+def refit(
+    run: Run, *, group_key: str | None, refits: int, permutations: int, n_jobs: int | None, verbose: int, log: Log
+) -> dict[str, Any]:
+    """How much of each feature's importance would be found again: columns for the table of features, and notes."""
+
+    def compute() -> dict[str, Any]:
+        log(f"learning again {refits} times from samples drawn anew"
+            + (f", {permutations} times with labels exchanged" if permutations else ""))  # fmt: skip
+        cohort = cohort_of(run, group_key)
+        assert cohort.D.features is not None
+        place = {name: f for f, name in enumerate(cohort.D.features)}
+        D = with_features(cohort.D, np.array([place[name] for name in run.stored.features]))
+        learner = learner_of(run)
+        learner.metric_ = run.stored.metric
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = stability(
+                learner, D, cohort.y, groups=cohort.groups, n_refits=refits, n_permutations=permutations,
+                n_jobs=n_jobs, verbose=verbose,
+            )  # fmt: skip
+        return _stability_columns(found) | {"notes": [str(warning.message) for warning in told]}
+
+    return kept(run, "stability", [group_key, refits, permutations], compute)
+
+
+def _stability_columns(found: Any) -> dict[str, Any]:
+    low, high = found.interval
+    columns = {"low": low, "high": high, "selected": found.selected}
+    between = "95 % of the refits lie between low and high"
+    fields = [["Refits, low", ".2%", False, between], ["Refits, high", ".2%", False, between]]
+    fields.append([f"In top {found.n_top}", ".0%", False, f"share of {len(found.refits)} refits"])
+    if found.discoveries is not None:
+        columns["q"] = found.discoveries.q
+        fields.append(["q", ".2g", False, "estimated share of false ones among genes as good, by permuted labels"])
+    table = np.column_stack(list(columns.values()))
+    return {
+        "fields": fields,
+        "rows": {name: [float(value) for value in row] for name, row in zip(found.features, table, strict=True)},
+        "refits": len(found.refits),
+        "permutations": len(found.null),
+        "n_top": found.n_top,
+        "selected": 2,  # its column
+    }

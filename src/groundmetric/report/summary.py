@@ -1,0 +1,115 @@
+"""A few sentences with numbers for someone who reads nothing else, honest where nothing was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .content import Evaluation, Table
+
+SURE = 0.05
+
+
+def say_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, feature: str) -> str:
+    groups = _list([f"{count} {name}" for name, count in counts.items()])
+    return (
+        f"From {n_cells:,} cells of {sum(counts.values())} samples ({groups}), described by {n_features:,} {feature}s, "
+        f"a distance between cells was learned that brings samples of the same {label} near to each other."
+    )
+
+
+def say_scores(found: Evaluation | None) -> list[str]:
+    """How well the label of unseen samples is found, against the best other method and against chance."""
+    if found is None:
+        return [
+            "Whether this carries over to samples that were not learned from was not tested here. The maps below show "
+            "training samples, which always look better than new ones."
+        ]
+    first, others = found.rows[0], [row for row in found.rows[1:] if row["value"] is not None]
+    if first["value"] is None:
+        return [f"The held-out evaluation failed: {first['status']}."]
+    text = (
+        f"On samples held out from learning, it finds the right label with a balanced accuracy of {first['value']:.2f}"
+        f"{_interval(first)}; guessing gives {found.chance:.2f}."
+    )
+    said = [text]
+    if others:
+        best = max(others, key=lambda row: row["value"])
+        said.append(_against(best))
+    said.append(_chance(found))
+    return said
+
+
+def _against(best: dict) -> str:
+    start = f"The best of the other methods, {best['method']}, reaches {best['value']:.2f}{_interval(best)}: "
+    lead, p = best.get("lead"), best.get("p")
+    if lead is None:
+        return start + "the two could not be compared."
+    sure = p is not None and p < SURE
+    amount = f"{abs(lead):.2f}" + (f", 95 % interval {best['lead_low']:+.2f} to {best['lead_high']:+.2f}" if
+                                   best.get("lead_low") is not None else "") + (f", p = {p:.2g}" if p is not None else "")  # fmt: skip
+    if lead > 0 and sure:
+        return f"{start}the learned metric is better (by {amount})."
+    if lead < 0 and sure:
+        return f"{start}the learned metric is worse (by {amount})."
+    if lead == 0:
+        return f"{start}no better and no worse, on these samples."
+    return f"{start}these samples do not show which is better ({'ahead' if lead > 0 else 'behind'} by {amount})."
+
+
+def _chance(found: Evaluation) -> str:
+    test = found.test
+    if test is None:
+        return "Whether that is more than chance was not tested by permuting the labels."
+    n = len(test["null"])
+    if test["p"] < SURE:
+        return f"With labels permuted, scores that high are rare (p = {test['p']:.2g}, {n} permutations)."
+    return (
+        f"Scores that high also come up with permuted labels (p = {test['p']:.2g}, {n} permutations): these data do not "
+        "show that the label can be told from the cells, and what follows should be read as noise until shown otherwise."
+    )
+
+
+def say_genes(names: Sequence[str], shares: Sequence[float], feature: str) -> str:
+    half, total = 0, 0.0
+    for share in shares:
+        half, total = half + 1, total + share
+        if total >= 0.5:
+            break
+    top = _list([f"{name} ({share:.1%})" for name, share in list(zip(names, shares, strict=True))[:5]])
+    spread = f"Half of the importance lies on {half:,} of {len(names):,} {feature}s."
+    return f"What counts most in the distance: {top}. {spread}"
+
+
+def say_stability(found: dict | None, top: Sequence[str], feature: str) -> str | None:
+    """How many of the most important ones come up again, and how many are more than chance gives."""
+    if found is None:
+        return None
+    place, n = found["selected"], found["n_top"]
+    shares = [found["rows"][name][place] for name in top[:n] if name in found["rows"]]
+    often = sum(share >= 0.9 for share in shares)
+    text = (
+        f"Learned again {found['refits']} times from samples drawn anew, {often} of the top {n} {feature}s are among "
+        f"the top {n} in at least 90 % of the refits."
+    )
+    if not found["permutations"]:
+        return text
+    sure = sum(row[-1] < SURE for row in found["rows"].values())
+    many = f"{sure or 'No'} {feature}{' stands' if sure == 1 else 's stand'}"
+    return f"{text} {many} out from what permuted labels give (q < {SURE})."
+
+
+def say_types(types: Table | None) -> str | None:
+    """The type that carries most of the difference; columns are type, share, low, high, …"""
+    if types is None or not types.rows or types.rows[0][1] is None:
+        return None
+    name, share, low, high = types.rows[0][:4]
+    interval = "" if low is None else f" (95 % interval {low:.0%} to {high:.0%})"
+    return f"Of the cell types, {name} carries most of the difference: {share:.0%} of it{interval}."
+
+
+def _interval(row: dict) -> str:
+    return "" if row.get("low") is None else f" (95 % interval {row['low']:.2f} to {row['high']:.2f})"
+
+
+def _list(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,174 @@
+"""Real data sets, each with the split that its description names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import baselines
+from ..distributions import Distributions
+from ..estimators import GroundMetricLearner
+from ..evaluation import Comparison, GroundMetricLearnerCV, compare, folds, leave_one_group_out
+from ..evaluation.feasibility import Split
+from .cohorts import Labelled, read_cohort
+from .protocol import SEARCH, Plan
+from .selected import SelectedFeatures
+
+# Of so many distributions on, the search holds out once, tries fewer settings and learns for fewer epochs.
+MANY = 200
+
+
+@dataclass(frozen=True)
+class RealSet:
+    """A file of the data folder and how it is judged.
+
+    `splitting` is "folds" (n_splits of them) or "leave group out"; `score` is what the description judges by.
+    """
+
+    name: str
+    file: str
+    group: str | None
+    splitting: str
+    n_splits: int
+    n_cells: int
+    about: str
+    genes: Any = "all"
+    min_cells: int = 1
+    depth: str | None = None  # column of obs with the total counts, where values are raw
+    score: str = "balanced_accuracy"
+    standardise: bool = False  # for Euclid, where features have different units
+
+
+SETS = (
+    RealSet("Melanoma", "sadefeldman_melanoma_48samples_pcs.h5ad", "patient", "folds", 5, 100,
+            "responders to checkpoint therapy or not, 10 principal components"),
+    RealSet("Glioblastoma", "zhao_gbm_panobinostat_10samples.h5ad", "patient", "leave group out", 5, 100,
+            "slices with a drug or without, 300 genes"),
+    RealSet("Lung cancer", "maynard_lung_tki_44samples.h5ad", "patient", "folds", 5, 100,
+            "biopsies before, on and after targeted therapy, genes chosen by variance", "variance", 20),
+    RealSet("IgA nephropathy", "pilot_igan_glomeruli_634patients.h5ad", None, "folds", 3, 100,
+            "three levels of kidney function, 14 measures of glomeruli", standardise=True),
+    RealSet("Interferon", "kang_ifnb_pbmc_16samples.h5ad", "donor", "folds", 2, 100,
+            "blood cells with interferon-β or without, genes chosen by variance", "variance",
+            depth="n_counts_all_genes", score="silhouette"),
+    RealSet("B-cell receptor", "bodenmiller_bcrxl_cytof_16samples.h5ad", "patient", "folds", 2, 100,
+            "blood cells stimulated or not, 24 markers", score="silhouette"),
+)  # fmt: skip
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """By data set: what it is, and a row per method. Files that are not there are named under "absent"."""
+    if plan.data is None or not plan.data.is_dir():
+        plan.log("real: no folder of data (--data), so this section is left out")
+        return {"absent": [data.file for data in SETS], "sets": {}}
+    here = [data for data in SETS if (plan.data / data.file).exists()]
+    sets = {data.name: _study(data, plan) for data in (here[:2] if plan.quick else here)}
+    return {"absent": [data.file for data in SETS if data not in here], "sets": sets}
+
+
+def _study(data: RealSet, plan: Plan) -> dict[str, Any]:
+    assert plan.data is not None
+    cohort = load(data, plan.data, plan.seed)
+    splits = make_splits(data, cohort, plan.seed)
+    methods = methods_for(data, cohort, plan)
+    plan.log(f"real: {data.name}, {len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
+    found = compare(
+        methods, cohort.D, cohort.y, splits=splits, groups=cohort.groups, points=False, clustering="test",
+        n_jobs=plan.n_jobs, resume=plan.work / "comparisons", verbose=plan.verbose,
+    )  # fmt: skip
+    return {
+        "file": data.file,
+        "about": data.about,
+        "score": data.score,
+        "n_samples": len(cohort.D),
+        "n_points": int(cohort.D.points.shape[0]),
+        "n_features": int(cohort.D.shape[1]),
+        "labels": dict(Counter(map(str, cohort.y.tolist()))),
+        "splits": _in_words(data, len(splits)),
+        "rows": {method: _row(found, method) for method in methods},
+        "notes": cohort.notes,
+    }
+
+
+def load(data: RealSet, folder: Path, seed: int) -> Labelled:
+    """The data set, normalised where it holds counts."""
+    path = folder / data.file
+    if data.depth is None:
+        return read_cohort(
+            path, "sample", "label", group_key=data.group, genes=data.genes, n_cells=data.n_cells,
+            min_cells=data.min_cells, random_state=seed,
+        )  # fmt: skip
+    return read_cohort(
+        _normalised(path, data.depth), "sample", "label", group_key=data.group, genes=data.genes,
+        n_cells=data.n_cells, min_cells=data.min_cells, random_state=seed,
+    )  # fmt: skip
+
+
+def _normalised(path: Path, depth: str) -> Any:
+    """Counts per ten thousand of the cell's total, on a log scale."""
+    import anndata as ad
+    from scipy import sparse
+
+    cells = ad.read_h5ad(path)
+    scale = sparse.diags_array(1e4 / cells.obs[depth].to_numpy(dtype=np.float64))
+    cells.X = (scale @ cells.X).log1p().tocsr().astype(np.float32)
+    return cells
+
+
+def make_splits(data: RealSet, cohort: Labelled, seed: int) -> list[Split]:
+    if data.splitting == "leave group out":
+        assert cohort.groups is not None
+        return leave_one_group_out(cohort.groups)
+    return folds(cohort.y, groups=cohort.groups, n_splits=data.n_splits, random_state=seed)
+
+
+def methods_for(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
+    """The search, Euclid, and what is quickly done; genes are chosen in each training part where a rule says how."""
+    methods = {
+        SEARCH: _search(cohort.D, plan),
+        "Euclidean": baselines.by_name("euclidean", standardise=data.standardise),
+        "PCA": baselines.by_name("pca", random_state=plan.seed),
+        "LDA": baselines.by_name("lda", random_state=plan.seed),
+        "Pseudobulk, logistic": baselines.by_name("logistic", statistics="mean_sd", class_weight="balanced"),
+        "Composition": baselines.by_name("composition", random_state=plan.seed),
+    }
+    if cohort.rule is None:
+        return methods
+    return {name: SelectedFeatures(method, cohort.rule) for name, method in methods.items()}
+
+
+def _search(D: Distributions, plan: Plan) -> GroundMetricLearnerCV:
+    if plan.quick:
+        return GroundMetricLearnerCV(
+            GroundMetricLearner(max_epochs=5), margins=(1.0,), strengths=(0.1, 1.0), validation=0.25,
+            random_state=plan.seed,
+        )  # fmt: skip
+    if len(D) < MANY:
+        return GroundMetricLearnerCV(random_state=plan.seed)
+    return GroundMetricLearnerCV(
+        GroundMetricLearner(max_epochs=20), margins=(0.1, 1.0, 10.0), strengths=(0.1, 1.0, 10.0), validation=0.25,
+        random_state=plan.seed,
+    )  # fmt: skip
+
+
+def _row(found: Comparison, method: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"status": found.status(method), "seconds": found.seconds(method)}
+    for level, score in (
+        ("distributions", "balanced_accuracy"),
+        ("distributions", "roc_auc"),
+        ("clusters", "silhouette"),
+    ):
+        if level in found.levels:
+            estimate = found.estimate(method, score, level)
+            row[score] = {"mean": estimate.value, "sd": estimate.sd, "low": estimate.low, "high": estimate.high}
+    return row
+
+
+def _in_words(data: RealSet, n_splits: int) -> str:
+    if data.splitting == "leave group out":
+        return f"each {data.group} held out once ({n_splits})"
+    return f"{n_splits} folds" + ("" if data.group is None else f" of {data.group}s")

@@ -1,0 +1,100 @@
+"""Sections in turn, each kept when it is done; the page is written anew after each."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from . import classification, clustering, figures, real, surface, timing
+from .keeping import read, without_nan, write
+from .pages import MARK, write_page
+from .protocol import Plan
+
+# In the order in which they run: what is quick and most asked for first.
+SECTIONS = ("classification", "clustering", "timing", "figures", "surface", "real")
+# Beside the page: finished work, hidden from git by a file of its own.
+WORK = ".reproduce"
+
+
+def reproduce(
+    sections: Sequence[str] = (),
+    output: str | os.PathLike = "reproduced",
+    *,
+    n_jobs: int | None = None,
+    quick: bool = False,
+    data: str | os.PathLike | None = None,
+    seed: int = 0,
+    verbose: int = 0,
+    log: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Run the paper's experiments, and write results.md and the folder results/.
+
+    Every fit is kept as soon as it is done: after an interruption, the same call goes on where it stopped. The page
+    shows all sections that were ever finished in this folder.
+
+    Parameters
+    ----------
+    sections : some of "classification", "clustering", "timing", "figures", "surface", "real"; none: all
+    output : folder
+    n_jobs : processes; the timing is always done one by one
+    quick : a rehearsal of everything in a minute or two, with numbers that mean nothing
+    data : folder of the real data sets; without, the section "real" says that they are absent
+    seed : of data, splits and learners
+    verbose : 1 shows progress bars where there is a terminal
+    log : is told in a line what comes next
+
+    Returns
+    -------
+    dict of the findings by section, and the names of all files that were written
+    """
+    chosen = [section for section in SECTIONS if section in sections or not sections]
+    unknown = sorted(set(sections) - set(SECTIONS))
+    if unknown:
+        raise ValueError(f"there is no section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
+    folder = Path(output)
+    check_output(folder)
+    work = _work_folder(folder, quick, seed)
+    plan = Plan(work, n_jobs, quick, None if data is None else Path(data), seed, verbose, log)
+    findings = {name: kept for name in SECTIONS if (kept := read(work / f"{name}.json")) is not None}
+    files: list[str] = []
+    for section in chosen:
+        started = time.perf_counter()
+        findings[section] = without_nan(_run(section, plan, folder / "results"))
+        write(work / f"{section}.json", findings[section])
+        files = write_page(findings, folder, quick=quick, version=__version__)
+        log(f"{section}: done in {time.perf_counter() - started:.0f} s; wrote {folder / 'results.md'}")
+    return {"sections": {name: findings[name] for name in SECTIONS if name in findings}, "files": files}
+
+
+def _run(section: str, plan: Plan, pictures: Path) -> dict[str, Any]:
+    if section == "figures":
+        return figures.run(plan, pictures)
+    steps = {
+        "classification": classification, "clustering": clustering, "timing": timing, "surface": surface, "real": real,
+    }  # fmt: skip
+    return steps[section].run(plan)
+
+
+def check_output(folder: Path) -> None:
+    """A page that somebody wrote by hand is not replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output {str(folder)!r} is a file: give a folder")
+    page = folder / "results.md"
+    if page.exists() and not page.read_text(encoding="utf-8").startswith(MARK):
+        raise ValueError(f"{str(page)!r} exists and was not written by this command: give another folder")
+    others = folder / "results"
+    if others.exists() and not page.exists() and any(others.iterdir()) and not (folder / WORK).exists():
+        raise ValueError(f"{str(others)!r} exists and is no earlier run: give another folder")
+
+
+def _work_folder(folder: Path, quick: bool, seed: int) -> Path:
+    work = folder / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    (work / ".gitignore").write_text("*\n")
+    inside = work / f"{'quick' if quick else 'full'}-{seed}"
+    inside.mkdir(exist_ok=True)
+    return inside

@@ -1,0 +1,216 @@
+"""tl.transfer: new samples under a metric that was learned elsewhere."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+
+from ..cells.columns import check_draw, constant_columns, draw, samples_of
+from ..cells.genes import looks_raw, warn_of_counts
+from ..cells.matrix import pieces, project
+from ..cells.source import Source
+from ..distances import pairwise_distances
+from ..evaluation.votes import vote
+from .samples import as_keys
+from .stored import Stored, Trained, by_sample, trained_from
+
+
+def transfer(
+    adata: ad.AnnData,
+    trained: Any,
+    *,
+    sample_key: str | None = None,
+    layer: str | None = None,
+    max_missing: float = 0.2,
+    n_neighbors: int = 5,
+    n_cells: int | None = 1000,
+    random_state: int = 0,
+    key: str = "groundmetric",
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> ad.AnnData:
+    """Place new samples in the space of a learned metric, and predict their labels by the nearest training samples.
+
+    Nothing is learned from `adata`: genes, scales and metric are those of the training samples. A sample that has the
+    name of a training sample is compared, but its label is not predicted, because the metric has seen it.
+
+    Genes are found by their names; other order and more genes make no difference. A gene that is missing counts as
+    having its mean in training in every cell; above a share of `max_missing` that is an error. (With a bare metric the
+    mean is not known: a missing gene is left out, which changes no distance between the new cells.)
+
+    Parameters
+    ----------
+    adata : AnnData, in memory or backed; prepared as the training data were. It is written to.
+    trained : the AnnData that `learn` was run on, its .h5ad file, the folder of a run of the command line; or a
+        GroundMetric or its file, which knows no samples to compare with
+    sample_key : column of `adata.obs`; None: the one of training
+    layer : of `adata`, or "X"; None: the one of training
+    max_missing : share of genes that may be missing
+    n_neighbors : training samples that vote on a label, each by one over its distance; at most as many as there are
+    n_cells : cells that are drawn per sample for the distances at most (None: all). All cells are placed.
+    random_state : seed of the draw
+    key : the `key_added` of `learn`
+    n_jobs, verbose : threads for the distances; 1 shows a progress bar where there is a terminal
+
+    Returns
+    -------
+    AnnData with a row per new sample:
+
+    obs : what is the same for all of its cells, `n_cells`, "groundmetric_predicted" and the probability of that label
+    obsm["groundmetric_probabilities"] : probability of each label
+    obsm["X_groundmetric_distances"] : distances to the training samples
+    uns["groundmetric"] : names and labels of the training samples, in the order of the distances
+
+    Writes
+    ------
+    obsm["X_groundmetric"], obs["groundmetric_sampled"], obs["groundmetric_predicted"], uns["groundmetric"] of `adata`
+    """
+    if not isinstance(adata, ad.AnnData):
+        raise TypeError(
+            f"adata is a {type(adata).__name__}: expected an AnnData; of a large file anndata.read_h5ad(path, "
+            "backed='r'), of which only the genes of the metric are read"
+        )
+    known = trained_from(trained, key)
+    with Source(adata) as source:
+        placed = place(
+            source, known, sample_key=sample_key, layer=layer, max_missing=max_missing, n_neighbors=n_neighbors,
+            n_cells=n_cells, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
+        )  # fmt: skip
+    adata.obsm[f"X_{key}"] = placed.z
+    for name, column in placed.obs.items():
+        adata.obs[name] = column
+    if adata is not trained:
+        adata.uns[key] = placed.stored.entry()  # so that `samples` and `metric` take it
+    return placed.samples
+
+
+@dataclass(frozen=True)
+class Placed:
+    """New samples under a metric: their cells in its space, what is new in `obs`, and a row per sample."""
+
+    z: np.ndarray
+    obs: dict[str, Any]
+    samples: ad.AnnData
+    stored: Stored
+
+
+def place(
+    source: Source,
+    known: Trained,
+    *,
+    sample_key: str | None,
+    layer: str | None,
+    max_missing: float,
+    n_neighbors: int,
+    n_cells: int | None,
+    random_state: int,
+    n_jobs: int | None,
+    verbose: int,
+) -> Placed:
+    """What `transfer` finds, for cells from anywhere."""
+    check_draw(n_cells, random_state)
+    if not 0.0 <= max_missing <= 1.0:
+        raise ValueError(f"max_missing is {max_missing}: expected a share from 0 to 1")
+    stored, key = known.stored, known.stored.key
+    sample_key = sample_key or stored.params.get("sample_key")
+    layer = layer or stored.params.get("layer")
+    if sample_key is None:
+        raise ValueError("sample_key is needed: a bare metric does not know which column holds the samples")
+    who = samples_of(source.obs, sample_key)
+    rows = draw(who, n_cells, random_state)
+    z = _project(source, stored, layer, max_missing)
+    drawn = np.isin(np.arange(who.codes.size), rows)
+    cells = by_sample(z, who, drawn)
+    result = ad.AnnData(obs=constant_columns(source.obs, who).assign(n_cells=who.sizes))
+    obs: dict[str, Any] = {f"{key}_sampled": drawn}
+    if known.cells is not None:
+        distances = pairwise_distances(cells, known.cells, n_jobs=n_jobs, verbose=verbose)
+        _predict(result, known, distances, n_neighbors)
+        obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[who.codes]
+    return Placed(z, obs, result, replace(stored, params={**stored.params, "sample_key": sample_key, "layer": layer}))
+
+
+def _project(source: Source, stored: Stored, layer: str | None, max_missing: float) -> np.ndarray:
+    """All cells in the learned space."""
+    everyone = np.arange(source.obs.shape[0])
+    use_rep = stored.params.get("use_rep")
+    components = stored.metric.components
+    if use_rep is not None:
+        matrix = source.representation(use_rep)
+        if matrix.shape[1] != components.shape[1]:
+            raise ValueError(
+                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, the metric was learned on {components.shape[1]}"
+            )
+        return project(matrix, everyone, None, components)
+    matrix = source.matrix(layer)
+    _check_scale(matrix, stored, layer)
+    places, missing = align(source.genes, stored, max_missing)
+    here = np.flatnonzero(~missing)[np.argsort(places[~missing])]  # genes of the metric, in the order of the matrix
+    return project(matrix, everyone, places[here], components[:, here]) + components[:, missing] @ stored.means[missing]
+
+
+def align(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarray, np.ndarray]:
+    """Where each gene of the metric stands among these names, and which of them are missing."""
+    wanted = pd.Index(stored.features)
+    repeated = names[names.duplicated()].intersection(wanted)
+    if len(repeated):
+        raise ValueError(
+            f"adata has {len(repeated)} genes of the metric more than once, e.g. {repeated[0]!r}: run "
+            "adata.var_names_make_unique() first"
+        )
+    first = ~names.duplicated()  # names that repeat are none of ours, but may not be in the way
+    places = np.flatnonzero(first)[names[first].get_indexer(wanted)]
+    missing = ~wanted.isin(names)
+    share = missing.mean()
+    if share > max_missing:
+        raise ValueError(
+            f"{missing.sum()} of {missing.size} genes of the metric are missing, more than max_missing={max_missing}, "
+            f"e.g. {wanted[missing][0]!r}; adata has names like {names[0]!r}: use the same kind of names, or raise it"
+        )
+    if missing.any():
+        weight = stored.metric.importance()[missing].sum()
+        warnings.warn(
+            f"{missing.sum()} of {missing.size} genes of the metric are missing ({weight:.1%} of the importance), e.g. "
+            f"{wanted[missing][0]!r}: they count as their mean in training",
+            UserWarning,
+            stacklevel=5,
+        )
+    return places, missing
+
+
+def _check_scale(matrix: Any, stored: Stored, layer: str | None) -> None:
+    """Warn where the new values look like raw counts, unless those of training did."""
+    few = next(pieces(matrix, np.arange(min(1000, matrix.shape[0]))), None)
+    raw = few is not None and bool(np.any(few.values.sum(axis=0) != 0)) and looks_raw(few.values)
+    warn_of_counts(raw and not stored.params.get("raw_counts", False), layer, stacklevel=5)
+
+
+def _predict(result: ad.AnnData, known: Trained, distances: np.ndarray, n_neighbors: int) -> None:
+    """Labels by the votes of the nearest training samples."""
+    stored, key = known.stored, known.stored.key
+    assert known.cells is not None
+    names = known.cells.names
+    labels = stored.labels.loc[names].to_numpy()
+    found = np.unique(labels)
+    shares = vote(distances, labels, found, k=n_neighbors)
+    seen = np.isin(result.obs_names, names)
+    if seen.any():
+        warnings.warn(
+            f"{seen.sum()} samples have the name of a training sample (e.g. {result.obs_names[seen][0]!r}): no label "
+            "is predicted for them; rename them if they are others",
+            UserWarning,
+            stacklevel=3,
+        )
+    shares[seen] = np.nan
+    best = np.where(seen, -1, np.nan_to_num(shares).argmax(axis=1))
+    classes = found if found.dtype.kind in "iuf" else found.astype(str).astype(object)
+    result.obs[f"{key}_predicted"] = pd.Categorical.from_codes(best, pd.Index(classes))
+    result.obs[f"{key}_probability"] = np.where(seen, np.nan, np.nan_to_num(shares).max(axis=1))
+    result.obsm[f"{key}_probabilities"] = pd.DataFrame(shares, result.obs_names, as_keys(found))
+    result.obsm[f"X_{key}_distances"] = distances
+    result.uns[key] = {"training_samples": np.array(names, dtype=object), "training_labels": labels}

@@ -1,0 +1,147 @@
+"""`groundmetric evaluate`: a comparison as files, with errors that help, before the long work."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+
+import groundmetric as gm
+from groundmetric import cli
+from groundmetric.evaluation import Comparison
+
+QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
+QUICK += ["--folds", "3"]
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """Ten samples of five patients, with a label that a patient has in one sample only."""
+    path = tmp_path_factory.mktemp("evaluate") / "cells.h5ad"
+    cohort = gm.datasets.make_cohort(
+        5, 40, 60, cell_types=["A", "B"], n_markers=5, n_programme_genes=10, programme_strength=3.0,
+        batch_strength=0.0, random_state=0,
+    )  # fmt: skip
+    del cohort.uns["truth"]
+    number = cohort.obs["sample"].astype(str).str[1:].astype(int)
+    cohort.obs["person"] = "P" + ((number - 1) % 5).astype(str)
+    cohort.obs["rare"] = np.where(number == 1, "once", "often")
+    cohort.obs["arm"] = np.where((number - 1) % 5 < 2, "x", "y")
+    cohort.var["marked"] = np.arange(60) < 30
+    cohort.write_h5ad(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(cells, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert (
+        cli.main(["evaluate", str(cells), *QUICK, "--group", "person", "--permutations", "3", "-o", str(folder)]) == 0
+    )
+    return folder
+
+
+def test_a_run_holds_the_comparison(finished):
+    names = {"results.md", "results.csv", "results.json", "run.json", "scores.png", "samples.png"}
+    assert {path.name for path in finished.iterdir()} == names
+    findings = json.loads((finished / "run.json").read_text())
+    assert set(findings["files"]) == names
+    content = json.loads((finished / "results.json").read_text())
+    found = Comparison.from_dict(content["comparison"])
+    assert found.methods == ["defaults", "euclidean"]
+    for method in found.methods:
+        assert findings["scores"][method]["balanced_accuracy"] == found.estimate(method).value
+    assert findings["scores"]["euclidean"]["lead_of_first"] == found.difference("defaults", "euclidean").value
+    assert findings["against_chance"]["n_permutations"] == 3
+    assert content["permutation_test"]["p"] == findings["against_chance"]["p"]
+    for train, test in found.splits:
+        assert not {found.groups[d] for d in train} & {found.groups[d] for d in test}
+    with open(finished / "results.csv") as file:
+        assert len(list(csv.DictReader(file))) == 6
+    page = (finished / "results.md").read_text()
+    assert "chosen anew from the training samples of every split" in page
+    assert "against chance" in page
+    assert not finished.with_name("run.unfinished").exists()
+
+
+def test_findings_are_a_table_for_people_or_json_for_machines(cells, tmp_path, capsys):
+    assert cli.main(["evaluate", str(cells), *QUICK, "--genes", "5", "-o", str(tmp_path / "a")]) == 0
+    told = capsys.readouterr()
+    assert re.split("  +", told.out.splitlines()[0])[:3] == ["method", "balanced accuracy", "95 % interval"]
+    assert told.out.splitlines()[1].startswith("defaults")
+    assert "reading" in told.err.splitlines()[0]
+    assert cli.main(["evaluate", str(cells), *QUICK, "--genes", "marked", "-o", str(tmp_path / "b"), "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings["n_features"] == 30
+    assert any("chosen beforehand" in note for note in findings["notes"])
+
+
+def test_a_finished_run_is_replaced_by_force_only(cells, finished, capsys):
+    assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(finished)]) == 2
+    assert "--force" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatch, capsys):
+    from groundmetric.reproduce import evaluating
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    command = ["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run")]
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluating, "draw", interrupt)
+        assert cli.main(command) == 130
+    assert not (tmp_path / "run").exists()
+    assert cli.main(command) == 2
+    assert "--resume" in capsys.readouterr().err
+    # what was fitted is not fitted again
+    with monkeypatch.context() as patch:
+        patch.setattr("groundmetric.evaluation.workers.attempt_task", interrupt)
+        patch.setattr(evaluating, "draw", lambda *_: [])
+        assert cli.main([*command, "--resume"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (["--sample", "smaple"], "--sample is 'smaple', but obs has no such column: there are 'sample'"),
+        (["--label", "person", "--folds", "3"], "class 'P0' has 2 distributions, but 3 are needed: one for every fold"),
+        (["--label", "rare"], "class 'once' has 1 distributions, but 3 are needed"),
+        (
+            ["--label", "arm", "--group", "person", "--folds", "3"],
+            "class 'x' has 2 groups ('P0', 'P1'), but 3 are needed",
+        ),
+        (["--methods", "defaults,svm"], "no method is called 'svm': expected some of learned, defaults, euclidean"),
+        (["--genes", "good"], "--genes is 'good', which is neither a rule nor a column of var"),
+        (["--group", "cell_type"], "is in several groups of obs['cell_type']"),
+        (["--min-cells", "100"], "at least two labels are needed"),
+    ],
+)
+def test_bad_input_is_said_before_the_long_work(cells, tmp_path, monkeypatch, capsys, change, expected):
+    def refuse(*_):
+        raise AssertionError("the long work has begun")
+
+    monkeypatch.setattr("groundmetric.evaluation.workers.attempt_task", refuse)
+    assert cli.main(["evaluate", str(cells), *QUICK, *change, "-o", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert expected in told
+    assert "Traceback" not in told
+    assert not any(tmp_path.iterdir())
+
+
+def test_leaving_groups_out_needs_groups(cells, tmp_path, capsys):
+    command = ["evaluate", str(cells), *QUICK[:-2], "--leave-group-out", "-o", str(tmp_path / "run")]
+    assert cli.main(command) == 2
+    assert "--leave-group-out needs --group" in capsys.readouterr().err
+
+
+def test_a_method_that_cannot_run_is_named(cells, tmp_path, capsys, monkeypatch):
+    class Broken(gm.baselines.Euclidean):
+        def fit(self, D, y=None):
+            raise ValueError("this cannot be")
+
+    monkeypatch.setitem(gm.baselines.BASELINES, "euclidean", Broken)
+    assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run")]) == 2
+    assert "'euclidean': error: ValueError: this cannot be" in capsys.readouterr().err

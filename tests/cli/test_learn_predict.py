@@ -1,0 +1,167 @@
+"""`groundmetric learn` and `predict`: from files to files, with errors that help."""
+
+import csv
+import json
+
+import anndata as ad
+import numpy as np
+import pytest
+
+import groundmetric as gm
+from groundmetric import cli
+
+LEARN = ["--sample", "sample", "--label", "condition", "--cells-per-sample", "30", "--epochs", "10"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Files of training and of new cells, and the folder of a run."""
+    folder = tmp_path_factory.mktemp("cli")
+    cohort = gm.datasets.make_cohort(
+        4, 40, 120, cell_types=["A", "B"], n_markers=5, n_programme_genes=10, programme_strength=3.0,
+        batch_strength=0.0, random_state=0,
+    )  # fmt: skip
+    del cohort.uns["truth"]
+    new = cohort.obs["sample"].isin(["S04", "S08"])
+    cohort[~new].write_h5ad(folder / "cells.h5ad")
+    cohort[new].write_h5ad(folder / "new.h5ad")
+    assert cli.main(["learn", str(folder / "cells.h5ad"), *LEARN, "-o", str(folder / "run")]) == 0
+    return folder
+
+
+def test_a_run_holds_what_the_package_finds(files):
+    run = files / "run"
+    expected = gm.tl.learn(files / "cells.h5ad", "sample", "condition", n_cells=30, max_epochs=10)
+    metric = gm.GroundMetric.load(run / "metric.gm")
+    np.testing.assert_array_equal(metric.components, gm.tl.metric(expected).components)
+    cells, samples = ad.read_h5ad(run / "cells.h5ad"), ad.read_h5ad(run / "samples.h5ad")
+    np.testing.assert_array_equal(cells.obsm["X_groundmetric"], expected.obsm["X_groundmetric"])
+    np.testing.assert_array_equal(gm.tl.metric(run / "cells.h5ad").components, metric.components)
+    with open(run / "importance.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["feature"] == metric.features[metric.importance().argmax()]
+    np.testing.assert_allclose(sum(float(row["importance"]) for row in rows), 1.0)
+    with open(run / "distances.csv") as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["sample", *samples.obs_names]
+    np.testing.assert_allclose(np.array([row[1:] for row in table[1:]], float), samples.obsp["groundmetric_distances"])
+    findings = json.loads((run / "run.json").read_text())
+    assert sorted(findings["files"]) == sorted(path.name for path in run.iterdir())
+    assert findings["labels"] == {"control": 3, "disease": 3}
+    assert (findings["n_samples"], findings["n_cells"]) == (6, cells.n_obs)
+    assert next(iter(findings["importance"])) == rows[0]["feature"]
+
+
+def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, capsys):
+    command = ["learn", str(files / "cells.h5ad"), *LEARN]
+    assert cli.main([*command, "-o", str(tmp_path / "a")]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("learned from    6 samples (3 control, 3 disease)")
+    assert "\r" not in told.err  # no progress bar where there is no terminal
+    assert "reading" in told.err.splitlines()[0]
+    assert cli.main([*command, "-o", str(tmp_path / "b"), "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings == json.loads((tmp_path / "b" / "run.json").read_text())
+    kept = json.loads((files / "run" / "run.json").read_text())
+    assert findings["importance"] == kept["importance"]
+
+
+def test_labels_of_new_samples_are_predicted(files, tmp_path, capsys):
+    command = ["predict", str(files / "run"), str(files / "new.h5ad"), "--cells-per-sample", "30"]
+    assert cli.main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3:2] for line in lines] == [["sample", "predicted"], ["S04", "control"], ["S08", "disease"]]
+    assert cli.main([*command, "-o", str(tmp_path / "new"), "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    new = ad.read_h5ad(files / "new.h5ad")
+    expected = gm.tl.transfer(new, files / "run", n_cells=30)
+    for found, (_, shares) in zip(
+        findings["predictions"], expected.obsm["groundmetric_probabilities"].iterrows(), strict=True
+    ):
+        assert found["probabilities"] == shares.to_dict()
+    assert sorted(findings["files"]) == sorted(path.name for path in (tmp_path / "new").iterdir())
+    np.testing.assert_array_equal(
+        ad.read_h5ad(tmp_path / "new" / "cells.h5ad").obsm["X_groundmetric"], new.obsm["X_groundmetric"]
+    )
+    with open(tmp_path / "new" / "predictions.csv") as file:
+        assert [row["predicted"] for row in csv.DictReader(file)] == ["control", "disease"]
+
+
+@pytest.mark.filterwarnings("always")
+def test_samples_that_were_learned_from_get_no_label(files, capsys):
+    assert cli.main(["predict", str(files / "run"), str(files / "cells.h5ad"), "--json"]) == 0
+    told = capsys.readouterr()
+    assert {found["predicted"] for found in json.loads(told.out)["predictions"]} == {None}
+    assert "warning: 6 samples have the name of a training sample" in told.err
+    assert cli.main(["predict", str(files / "run"), str(files / "cells.h5ad")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[2] == "-"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
+        ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
+        ({"--label": "cell_type"}, "sample 'S01' has labels"),
+        ({"--label": "patient"}, "every class has a single distribution"),
+        ({"--layer": "count"}, "--layer is 'count', but layers has no such entry: there are 'counts'"),
+        ({"--rep": "X_pca"}, "--rep is 'X_pca', but obsm has no such entry: there are none"),
+        ({"--genes": "variances"}, "--genes is 'variances', which is neither a rule nor a column of var: there are"),
+        ({"--cell-type": "kind"}, "--cell-type is 'kind', but obs has no such column"),
+        ({"--components": "1000"}, "--components is 1000, but there are only"),
+    ],
+)
+def test_wrong_names_are_one_line_with_what_there_is(files, tmp_path, change, message, capsys):
+    options = dict(zip(LEARN[::2], LEARN[1::2], strict=True)) | {"--epochs": "1"} | change
+    command = ["learn", str(files / "cells.h5ad"), *(word for pair in options.items() for word in pair)]
+    assert cli.main([*command, "-o", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = (line for line in told.err.splitlines() if line.startswith("groundmetric learn: "))
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match=" "):  # a traceback
+        cli.main([*command, "-o", str(tmp_path / "run"), "--debug"])
+
+
+def test_files_that_are_none_are_code_2(files, tmp_path, capsys):
+    (tmp_path / "text.h5ad").write_text("hello")
+    for name, message in (("absent.h5ad", "No such file or directory"), ("text.h5ad", "not in the HDF5 format")):
+        assert cli.main(["learn", str(tmp_path / name), *LEARN, "-o", str(tmp_path / "run")]) == 2
+        assert message in capsys.readouterr().err
+        assert cli.main(["predict", str(files / "run"), str(tmp_path / name)]) == 2
+        assert message in capsys.readouterr().err
+    assert cli.main(["predict", str(tmp_path), str(files / "new.h5ad")]) == 2
+    assert "is no run of groundmetric learn" in capsys.readouterr().err
+    assert cli.main(["predict", str(files / "run" / "metric.gm"), str(files / "new.h5ad")]) == 2
+    assert "is a bare metric" in capsys.readouterr().err
+
+
+def test_an_output_that_exists_is_not_overwritten(files, tmp_path, capsys):
+    command = ["learn", str(files / "cells.h5ad"), *LEARN, "-o", str(files / "run")]
+    before = (files / "run" / "run.json").read_bytes()
+    assert cli.main(command) == 2
+    assert "--force to replace it" in capsys.readouterr().err
+    assert (files / "run" / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--cells-per-sample", "few"), ("--epochs", "0"), ("--strength", "-1"), ("--jobs", "0"), ("--seed", "1.5")],
+)
+def test_impossible_numbers_are_named(option, value, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["learn", "cells.h5ad", *LEARN, "-o", "run", option, value])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert option in line
+    assert repr(value) in line
+
+
+def test_a_missing_package_is_named_with_what_to_type(files, tmp_path, monkeypatch, capsys):
+    def absent(*arguments, **options):
+        raise ModuleNotFoundError("No module named 'anndata'", name="anndata")
+
+    monkeypatch.setattr(gm.tl, "learn", absent)
+    assert cli.main(["learn", str(files / "cells.h5ad"), *LEARN, "-o", str(tmp_path / "run")]) == 1
+    assert "anndata is needed for this: pip install 'groundmetric[single-cell]'" in capsys.readouterr().err

@@ -1,0 +1,228 @@
+"""The simulated cohort is drawn from the model that it states, and says how."""
+
+import subprocess
+import sys
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from groundmetric.datasets import make_cohort
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    return make_cohort(4, 150, 300, random_state=0)
+
+
+def same(one, other):
+    assert_array_equal(one.X.toarray(), other.X.toarray())
+    assert_array_equal(one.layers["counts"].toarray(), other.layers["counts"].toarray())
+    pd.testing.assert_frame_equal(one.obs, other.obs)
+    pd.testing.assert_frame_equal(one.var, other.var)
+    assert one.uns["truth"].keys() == other.uns["truth"].keys()
+    for name, value in one.uns["truth"].items():
+        assert_array_equal(value, other.uns["truth"][name])
+
+
+def expected_counts(adata):
+    """Mean of every count, by the formulas of the docstring and what `uns["truth"]` says was drawn."""
+    truth, obs, var = adata.uns["truth"], adata.obs, adata.var
+    strengths = dict(zip(truth["conditions"], truth["condition_strengths"], strict=True))
+    patients = pd.Index(truth["patients"]).get_indexer(obs["patient"])
+    batches = pd.Index(truth["batches"]).get_indexer(obs["batch"])
+    marks = obs["cell_type"].astype(str).to_numpy()[:, None] == var["marker_of"].astype(str).to_numpy()
+    runs = obs["condition"].map(strengths).astype(float).to_numpy() * obs["programme"].to_numpy()
+    rates = truth["gene_rates"] + truth["parameters"]["marker_strength"] * marks
+    rates = rates + np.outer(runs, var["programme"]) + truth["patient_effects"][patients]
+    grown = np.exp(rates + truth["batch_effects"][batches])
+    return truth["parameters"]["library_size"] * grown / grown.sum(axis=1, keepdims=True)
+
+
+def test_has_the_parts_that_it_promises(cohort):
+    assert list(cohort.obs.columns) == ["sample", "patient", "condition", "batch", "cell_type", "programme"]
+    assert list(cohort.var.columns) == ["marker_of", "programme"]
+    assert cohort.n_vars == 300
+    assert cohort.obs["sample"].nunique() == 8
+    assert cohort.obs_names.is_unique
+    assert cohort.var_names.is_unique
+    assert sorted(cohort.var_names[cohort.var["programme"]]) == [f"PROG{k:02d}" for k in range(1, 21)]
+    assert_array_equal(cohort.uns["truth"]["programme_genes"], [f"PROG{k:02d}" for k in range(1, 21)])
+    markers = cohort.var["marker_of"].value_counts()
+    assert markers.pop("") == 200
+    assert_array_equal(markers, 20)
+    assert not (cohort.var["programme"] & (cohort.var["marker_of"] != "")).any()
+    # The order of the genes says nothing.
+    assert not cohort.var["programme"].is_monotonic_decreasing
+
+
+def test_a_sample_has_one_condition_patient_and_batch_as_the_truth_says(cohort):
+    truth = cohort.uns["truth"]
+    for column, name in (("condition", "conditions"), ("patient", "patients"), ("batch", "batches")):
+        by_sample = cohort.obs.groupby("sample", observed=True)[column].unique()
+        assert (by_sample.map(len) == 1).all()
+        assert_array_equal([values[0] for values in by_sample.loc[truth["samples"]]], truth[f"sample_{name}"])
+
+
+def test_counts_are_whole_numbers_and_x_is_their_logarithm(cohort):
+    counts = cohort.layers["counts"]
+    for matrix in (cohort.X, counts):
+        assert isinstance(matrix, sparse.csr_matrix)
+        assert matrix.dtype == np.float32
+    assert_array_equal(counts.data, np.rint(counts.data))
+    assert counts.data.min() >= 1
+    dense = counts.toarray().astype(float)
+    assert_allclose(cohort.X.toarray(), np.log1p(1e4 * dense / dense.sum(axis=1, keepdims=True)), rtol=1e-5)
+
+
+def test_without_normalising_x_holds_the_counts(cohort):
+    plain = make_cohort(4, 150, 300, normalise=False, random_state=0)
+    assert_array_equal(plain.X.toarray(), cohort.layers["counts"].toarray())
+    assert plain.X is not plain.layers["counts"]
+
+
+def test_same_seed_same_data_other_seed_other_data(cohort):
+    same(make_cohort(4, 150, 300, random_state=0), cohort)
+    same(make_cohort(4, 150, 300, random_state=np.random.RandomState(0)), cohort)
+    other = make_cohort(4, 150, 300, random_state=1)
+    assert other.shape != cohort.shape or (other.X != cohort.X).nnz > 0
+
+
+def test_a_file_holds_all_of_it(cohort, tmp_path):
+    cohort.write_h5ad(tmp_path / "cohort.h5ad")
+    same(anndata.read_h5ad(tmp_path / "cohort.h5ad"), cohort)
+
+
+def test_counts_have_the_mean_and_the_variance_of_the_model():
+    adata = make_cohort(3, 400, 150, n_markers=10, library_spread=0.0, programme_share=0.5, random_state=0)
+    counts, mean = adata.layers["counts"].toarray().astype(float), expected_counts(adata)
+    variance = mean + adata.uns["truth"]["parameters"]["dispersion"] * mean**2
+    scores = (counts - mean).sum(axis=0) / np.sqrt(variance.sum(axis=0))  # a standard normal for each gene
+    assert abs(scores).max() < 4.5
+    assert 0.8 < scores.std() < 1.2
+    assert_allclose(np.mean((counts - mean) ** 2 / variance), 1.0, atol=0.03)
+
+
+def test_without_dispersion_counts_are_poisson():
+    adata = make_cohort(2, 400, 150, n_markers=10, library_spread=0.0, dispersion=0.0, random_state=0)
+    counts, mean = adata.layers["counts"].toarray(), expected_counts(adata)
+    assert_allclose(np.mean((counts - mean) ** 2 / mean), 1.0, atol=0.03)
+
+
+def test_library_sizes_have_the_mean_and_spread_asked_for():
+    adata = make_cohort(3, 500, 150, n_markers=10, dispersion=0.0, library_size=500, library_spread=0.4, random_state=0)
+    sizes = adata.layers["counts"].sum(axis=1)
+    assert_allclose(sizes.mean(), 500, rtol=0.03)
+    assert_allclose(np.log(sizes).std(), np.hypot(0.4, 1 / np.sqrt(500)), rtol=0.05)
+
+
+def test_the_programme_acts_in_its_cell_type_where_the_disease_is_and_grows_with_it():
+    options = {"conditions": ("healthy", "mild", "severe"), "programme_type": "T cell", "programme_strength": 3.0}
+    adata = make_cohort(3, 200, 300, **options, patient_strength=0.0, batch_strength=0.0, random_state=0)
+    active = adata.obs.groupby(["condition", "cell_type"], observed=True)["programme"].mean().unstack()
+    assert_array_equal(active["T cell"], [0.0, 1.0, 1.0])
+    assert active.drop(columns="T cell").to_numpy().sum() == 0
+    assert_allclose(adata.uns["truth"]["condition_strengths"], [0.0, 1.5, 3.0])
+    counts = adata.layers["counts"].toarray()
+    t_cells = (adata.obs["cell_type"] == "T cell").to_numpy()
+    marked, rest = adata.var["programme"].to_numpy(), ~adata.var["programme"].to_numpy()
+    found = []
+    for condition in options["conditions"]:
+        cells = counts[t_cells & (adata.obs["condition"] == condition).to_numpy()]
+        found.append(np.log(cells[:, marked].sum() / cells[:, rest].sum()))  # relative to the others: no softmax
+    assert_allclose(np.subtract(found[1:], found[0]), [1.5, 3.0], atol=0.05)
+
+
+def test_markers_are_higher_in_their_own_type(cohort):
+    counts = cohort.layers["counts"].toarray()
+    for kind in cohort.obs["cell_type"].cat.categories:
+        marks, own = (cohort.var["marker_of"] == kind).to_numpy(), (cohort.obs["cell_type"] == kind).to_numpy()
+        assert counts[own][:, marks].mean() > 3 * counts[~own][:, marks].mean()
+
+
+@pytest.mark.parametrize(
+    ("confounding", "tables"), [(0.0, [[4, 4], [4, 4]]), (0.5, [[6, 2], [2, 6]]), (1.0, [[8, 0], [0, 8]])]
+)
+def test_confounding_ties_condition_and_batch(confounding, tables):
+    truth = make_cohort(8, 5, 120, confounding=confounding, random_state=0).uns["truth"]
+    found = pd.crosstab(truth["sample_conditions"], truth["sample_batches"])
+    assert_array_equal(found.reindex(columns=["batch1", "batch2"], fill_value=0), tables)
+
+
+@pytest.mark.parametrize("n_batches", [1, 2, 3, 5])
+def test_tied_batches_fit_any_number_of_conditions(n_batches):
+    truth = make_cohort(5, 5, 120, conditions=list("abc"), n_batches=n_batches, confounding=1.0, random_state=0).uns[
+        "truth"
+    ]
+    table = pd.crosstab(truth["sample_conditions"], truth["sample_batches"])
+    assert table.to_numpy().sum() == 15
+    if n_batches >= 3:
+        assert ((table > 0).sum(axis=0) == 1).all()
+
+
+def test_samples_of_a_patient_share_the_patient():
+    truth = make_cohort([4, 3], 5, 120, samples_per_patient=2, random_state=0).uns["truth"]
+    assert truth["sample_patients"].tolist() == ["P01", "P01", "P02", "P02", "P03", "P03", "P04"]
+    assert len(truth["patient_effects"]) == 4
+    assert truth["sample_conditions"].tolist() == ["control"] * 4 + ["disease"] * 3
+
+
+def test_cell_types_have_their_proportions_and_may_shift():
+    kinds = {"a": 3.0, "b": 1.0}
+    adata = make_cohort(20, 200, 60, cell_types=kinds, concentration=1000.0, composition_strength=1.0, random_state=0)
+    shares = pd.crosstab(adata.obs["condition"], adata.obs["cell_type"], normalize="index")["a"]
+    assert_allclose(shares["control"], 0.75, atol=0.03)
+    assert_allclose(shares["disease"], 3 * np.e / (3 * np.e + 1), atol=0.03)
+
+
+def test_numbers_of_cells_vary_around_their_mean():
+    sizes = make_cohort(40, 100, 120, cells_spread=0.3, random_state=0).obs["sample"].value_counts()
+    assert_allclose(sizes.mean(), 100, rtol=0.1)
+    assert_allclose(np.log(sizes).std(), 0.3, rtol=0.25)
+    assert_array_equal(make_cohort(3, 50, 120, cells_spread=0.0, random_state=0).obs["sample"].value_counts(), 50)
+
+
+def test_names_of_types_may_be_alike_or_odd():
+    adata = make_cohort(2, 20, 100, cell_types=["T cell", "T-cell", "Prog", "γδ", "/"], n_markers=3, random_state=0)
+    assert adata.var_names.is_unique
+    assert adata.obs["programme"].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_genes": 50}, "n_genes is 50, but 5 cell types with 20 markers each and 20 programme genes need 120"),
+        ({"n_genes": 200.5}, "n_genes is 200.5: expected a whole number of at least 1"),
+        ({"cells_per_sample": 0}, "cells_per_sample is 0: expected a number above 0"),
+        ({"dispersion": -1.0}, "dispersion is -1.0: expected a number of at least 0"),
+        ({"confounding": 1.5}, "confounding is 1.5: expected a number from 0 to 1"),
+        ({"programme_strength": np.nan}, "programme_strength is nan: expected a number"),
+        ({"library_size": "many"}, "library_size is 'many'"),
+        ({"programme_type": "Neuron"}, r"programme_type is 'Neuron': expected one of \['Macrophage'"),
+        ({"conditions": ("a", "a")}, r"conditions are \['a', 'a'\]: expected names, each of them once"),
+        ({"conditions": ()}, r"conditions are \[\]"),
+        ({"n_samples_per_condition": [3]}, "n_samples_per_condition is .*one for each of 2 conditions"),
+        ({"n_samples_per_condition": 0}, "n_samples_per_condition is 0"),
+        ({"cell_types": {"a": 1.0, "b": -1.0}}, "the proportion of cell type 'b' is -1.0: expected a number above 0"),
+        ({"cell_types": []}, r"cell_types are \[\]"),
+    ],
+)
+def test_errors_name_the_parameter_and_the_value(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_cohort(**options)
+
+
+def test_without_anndata_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    with pytest.raises(ModuleNotFoundError, match=r"make_cohort: pip install 'groundmetric\[single-cell\]'"):
+        make_cohort()
+
+
+def test_the_names_are_there_without_loading_anndata():
+    code = "import sys, groundmetric as gm; gm.datasets.make_cohort, gm.datasets.cellxgene; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert "groundmetric.datasets.cohort" in done.stdout.split()
+    assert not {"anndata", "scanpy"} & set(done.stdout.split())

@@ -1,0 +1,122 @@
+"""Small methods to be judged. They are made inside functions, so that they reach child processes by value."""
+
+import time
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from groundmetric.baselines import Euclidean
+from groundmetric.datasets import make_modes
+from groundmetric.estimators import GroundMetricMethod
+from groundmetric.metric import GroundMetric
+
+
+def tiny_cohort(**options):
+    """Three classes of six distributions with nine points each; only feature 0 tells them apart."""
+    return make_modes(
+        **{"points_per_mode": 3, "offsets": (1.5, 7.5, 13.5, 19.5, 25.5, 28.5), "random_state": 0, **options}
+    )
+
+
+def euclidean():
+    return Euclidean()
+
+
+def knowing(scale=1.0):
+    """Looks at feature 0 only: right where Euclid is wrong."""
+
+    class Knowing(GroundMetricMethod, BaseEstimator):
+        def __init__(self, scale=1.0):
+            self.scale = scale
+
+        def fit(self, D, y):
+            self.metric_ = GroundMetric(self.scale * np.eye(1, D.shape[1]))
+            return self
+
+    return Knowing(scale)
+
+
+def means(feature=slice(None)):
+    """Distances between means along all features or one: quick, nothing has to be compiled."""
+
+    class Means(BaseEstimator):
+        def __init__(self, feature=slice(None)):
+            self.feature = feature
+
+        def fit(self, D, y):
+            return self
+
+        def distances(self, A, B=None, *, n_jobs=None):
+            a, b = (some.means()[:, np.atleast_1d(np.arange(some.shape[1])[self.feature])] for some in (A, B or A))
+            return np.linalg.norm(a[:, None] - b, axis=2)
+
+    return Means(feature)
+
+
+def failing(when="always", message="no good"):
+    """Fails at once, or only where there are many training distributions or few of them."""
+
+    class Failing(BaseEstimator):
+        def __init__(self, when="always", message="no good"):
+            self.when = when
+            self.message = message
+
+        def fit(self, D, y):
+            many = D.sizes.max() > 5 and len(D) > 9
+            if self.when == "always" or (self.when == "large") == many:
+                raise RuntimeError(self.message)
+            return self
+
+        def distances(self, A, B=None, *, n_jobs=None):
+            return np.ones((len(A), len(A if B is None else B)))
+
+    return Failing(when, message)
+
+
+def slow(seconds=1000.0):
+    class Slow(BaseEstimator):
+        def __init__(self, seconds=1000.0):
+            self.seconds = seconds
+
+        def fit(self, D, y):
+            time.sleep(self.seconds)
+            return self
+
+        def distances(self, A, B=None, *, n_jobs=None):
+            return np.ones((len(A), len(A if B is None else B)))
+
+    return Slow(seconds)
+
+
+def greedy(megabytes=3000):
+    class Greedy(BaseEstimator):
+        def __init__(self, megabytes=3000):
+            self.megabytes = megabytes
+
+        def fit(self, D, y):
+            self.waste_ = np.ones(self.megabytes * 125_000)
+            return self
+
+        def distances(self, A, B=None, *, n_jobs=None):
+            return np.ones((len(A), len(A if B is None else B)))
+
+    return Greedy(megabytes)
+
+
+def oracle(classes, truth):
+    """A classifier that knows the label of every distribution by its name."""
+
+    class Oracle(BaseEstimator):
+        def __init__(self, classes, truth):
+            self.classes = classes
+            self.truth = truth
+
+        def fit(self, D, y):
+            self.classes_ = np.array(self.classes)
+            self.seen_ = list(D.names)
+            return self
+
+        def predict_proba(self, D):
+            return np.array([[float(self.truth[name] == c) for c in self.classes_] for name in D.names])
+
+    return Oracle(classes, truth)

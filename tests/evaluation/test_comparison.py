@@ -1,0 +1,313 @@
+"""compare: what is scored, how it is summed up, and what is said before the long work."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import GroupKFold
+
+from groundmetric import GroundMetricLearner
+from groundmetric.evaluation import (
+    Comparison,
+    compare,
+    corrected_t,
+    folds,
+    leave_one_group_out,
+    leave_one_out,
+    paired_t,
+    scores,
+    shuffled,
+)
+
+from .methods import euclidean, failing, knowing, means, oracle, tiny_cohort
+
+D, y = tiny_cohort()
+NAMES = np.array(["low", "mid", "top"])[y]
+DONORS = [f"donor {place % 6}" for place in range(18)]  # each has a distribution of every class
+TWO = {"knowing": knowing(), "Euclid": euclidean()}
+
+
+def quick(methods=TWO, **options):
+    return compare(methods, D, NAMES, **{"points": False, **options})
+
+
+@pytest.fixture(scope="module")
+def on_shuffled():
+    return compare(
+        TWO, D, NAMES, splits=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0), clustering="test"
+    )
+
+
+@pytest.fixture(scope="module")
+def on_folds():
+    return compare(TWO, D, NAMES, splits=folds(NAMES, n_splits=3, n_repeats=2, random_state=0))
+
+
+def test_the_right_metric_wins_by_a_margin_that_is_sure(on_shuffled, on_folds):
+    for found in (on_shuffled, on_folds):
+        for level in ("distributions", "points"):
+            difference = found.difference("knowing", "Euclid", level=level)
+            assert difference.value > 0.1
+            assert difference.low > 0.0
+            assert difference.p < 0.05
+
+
+def test_shuffled_splits_are_averaged_with_the_corrected_t(on_shuffled):
+    per_split = on_shuffled.scores("accuracy")["Euclid"]
+    assert per_split.shape == (5,)
+    found, expected = on_shuffled.estimate("Euclid", "accuracy"), corrected_t(per_split, 6 / 12)
+    assert (found.value, found.sd, found.how) == (expected.value, expected.sd, "corrected t")
+    assert (found.low, found.high) == (max(expected.low, 0.0), expected.high)
+    one, other = (on_shuffled.scores("roc_auc")[method] for method in ("knowing", "Euclid"))
+    found, expected = on_shuffled.difference("knowing", "Euclid", "roc_auc"), paired_t(one, other, 6 / 12)
+    assert (found.value, found.p) == (expected.value, expected.p)
+
+
+def test_folds_are_pooled_in_each_round_and_drawn_anew(on_folds):
+    assert on_folds.rounds.tolist() == [0, 0, 0, 1, 1, 1]
+    for name in ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc"):
+        pooled = []
+        for at in (0, 3):
+            table = np.zeros((18, 3))
+            for split in range(at, at + 3):
+                table[on_folds.splits[split][1]] = on_folds.results["Euclid"][split].probabilities
+            pooled.append(scores(NAMES, table, on_folds.classes)[name])
+        found = on_folds.estimate("Euclid", name)
+        assert found.value == pytest.approx(np.mean(pooled))
+        assert found.how == "bootstrap"
+        assert 0.0 <= found.low <= found.value <= found.high <= 1.0
+
+
+def test_points_of_folds_are_pooled_by_their_counts(on_folds):
+    counts = np.sum([result.point_counts for result in on_folds.results["knowing"][:3]], axis=(0, 1))
+    assert counts.sum() == D.sizes.sum()
+    found = on_folds.estimate("knowing", "accuracy", "points")
+    per_split = on_folds.scores("accuracy", "points")["knowing"]
+    assert found.value == pytest.approx(per_split.mean())  # folds are of equal size
+    assert found.low < found.value < found.high
+    area = on_folds.estimate("knowing", "roc_auc", "points")  # not pooled, but the mean is known
+    assert area.value == pytest.approx(on_folds.scores("roc_auc", "points")["knowing"].mean())
+    assert np.isnan(area.low)
+
+
+def test_leave_one_out_has_scores_that_no_single_split_has():
+    found = quick({"means": means(0)}, splits=leave_one_out(NAMES))
+    assert np.isnan(found.scores("roc_auc")["means"]).all()
+    area = found.estimate("means", "roc_auc")
+    assert 0.5 < area.low <= area.value <= 1.0
+    assert found.estimate("means", "accuracy").value == np.mean(found.predictions("means")["predicted"] == NAMES)
+
+
+def test_groups_are_drawn_whole():
+    splits = leave_one_group_out(DONORS)
+    apart, together = (quick(splits=splits, groups=groups) for groups in (None, DONORS))
+    assert apart.estimate("Euclid").value == together.estimate("Euclid").value
+    assert_array_equal(together._draws[:, :6], together._draws[:, 6:12])  # three distributions of each donor
+    assert "outer groups" in together.to_markdown()
+
+
+def test_predictions_are_averaged_over_the_splits_that_tested_a_distribution(on_shuffled):
+    found = on_shuffled.predictions("knowing")
+    tested = np.bincount(np.concatenate([test for _, test in on_shuffled.splits]), minlength=18)
+    assert_array_equal(found["tested"], tested)
+    place = int(np.argmax(tested))
+    rows = [
+        result.probabilities[test.tolist().index(place)]
+        for (_, test), result in zip(on_shuffled.splits, on_shuffled.results["knowing"], strict=True)
+        if place in test
+    ]
+    assert_allclose(found["probabilities"][place], np.mean(rows, axis=0))
+    never = tested == 0
+    assert np.isnan(found["probabilities"][never]).all()
+    assert set(found["predicted"][never]) <= {None}
+
+
+def test_every_other_method_is_compared_with_the_reference():
+    found = quick({**TWO, "means": means()}, splits=folds(NAMES, n_splits=3, random_state=0))
+    table = found.against()
+    assert list(table) == ["Euclid", "means"]
+    assert all(adjusted >= difference.p for difference, adjusted in table.values())
+    assert_allclose(found.against("Euclid")["knowing"][0].value, -table["Euclid"][0].value)
+
+
+def test_tables(on_shuffled, on_folds, tmp_path):
+    text = on_shuffled.to_markdown()
+    for title in ("## Distributions", "## Points", "## Clusters of distributions", "## Clusters of points"):
+        assert title in text
+    assert "corrected resampled t" in text
+    assert "### knowing against each, balanced accuracy of distributions" in text
+    estimate = on_shuffled.estimate("Euclid", "accuracy")
+    assert f"{estimate.value:.2f} ± {estimate.sd:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" in text
+    assert "bootstrap over distributions" in on_folds.to_markdown()
+    on_shuffled.to_csv(tmp_path / "scores.csv")
+    rows = list(csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(row["method"], row["split"]) for row in rows] == [(m, str(s)) for m in TWO for s in range(5)]
+    column = [float(row["distributions: macro_f1"]) for row in rows if row["method"] == "Euclid"]
+    assert column == on_shuffled.scores("macro_f1")["Euclid"].tolist()
+
+
+def test_a_comparison_goes_through_json(on_shuffled, on_folds):
+    for found in (on_shuffled, on_folds, quick(splits=leave_one_out(NAMES))):
+        text = json.dumps(found.to_dict(), allow_nan=False)
+        again = Comparison.from_dict(json.loads(text))
+        assert again.to_markdown() == found.to_markdown()
+        assert json.dumps(again.to_dict(), allow_nan=False) == text
+
+
+def test_a_child_gives_the_same():
+    splits = [
+        *leave_one_out(NAMES)[:2],
+        *folds(NAMES, n_splits=3, random_state=0),
+    ]  # training parts in one piece, and not
+    here, there = (
+        compare(TWO, D, NAMES, splits=splits, clustering="all", time_limit=limit) for limit in (None, 1000.0)
+    )
+    assert here.levels == there.levels
+    assert [result.probabilities for result in here.results["knowing"]] == [
+        result.probabilities for result in there.results["knowing"]
+    ]
+    for level in here.levels:
+        score = "adjusted_rand" if "clusters" in level else "accuracy"
+        for method in TWO:
+            assert_array_equal(here.scores(score, level)[method], there.scores(score, level)[method])
+
+
+def test_the_default_is_ten_shuffled_splits_with_a_fifth_tested():
+    cohort, labels = tiny_cohort(offsets=tuple(range(10)))
+    found = compare({"means": means()}, cohort, labels)
+    assert [test.size for _, test in found.splits] == [6] * 10
+
+
+def test_splits_of_scikit_learn_know_the_groups():
+    found = quick(splits=GroupKFold(3), groups=DONORS)
+    assert len(found.splits) == 3
+
+
+def test_a_method_that_fails_later_is_reported_and_the_others_go_on():
+    class Fussy(type(means())):
+        def fit(self, D, y):
+            if len(D) == 12 and "class 0, offset 1.5" in D.names and D.sizes.max() == 9:
+                raise RuntimeError("not him")
+            return self
+
+    splits = shuffled(NAMES, n_splits=4, test_size=1 / 3, random_state=1)
+    hit = [0 in train for train, _ in splits]
+    assert not hit[0] or 0 < sum(hit) < 4
+    splits.sort(key=lambda split: 0 in split[0])  # the first split is one that goes well
+    found = quick({"fussy": Fussy(), "means": means()}, splits=splits)
+    assert found.status("means") == "ok"
+    assert found.status("fussy") == f"error: RuntimeError: not him in {sum(hit)} of 4 splits"
+    assert np.isnan(found.scores()["fussy"]).tolist() == sorted(hit)
+    both = found.difference("means", "fussy")
+    assert both.value == 0.0  # on the splits where both ran they are the same
+    assert f"fussy: {found.status('fussy')}" in found.to_markdown()
+
+
+def test_the_first_error_of_a_few_points_is_forgiven_where_the_whole_goes_well():
+    found = quick(
+        {"picky": failing("few"), "means": means()}, splits=shuffled(NAMES, n_splits=2, test_size=0.3, random_state=0)
+    )
+    assert found.status("picky") == "ok"
+
+
+def test_a_method_that_cannot_run_is_said_before_the_long_work():
+    fits = []
+
+    class Counting(type(means())):
+        def fit(self, D, y):
+            fits.append(D.sizes.max())
+            return self
+
+    cohort, labels = tiny_cohort(points_per_mode=20)
+    methods = {"counting": Counting(), "broken": failing(), "worse": failing(message="even less")}
+    with pytest.raises(
+        ValueError, match="'broken': error: RuntimeError: no good; 'worse': error: RuntimeError: even less"
+    ):
+        compare(methods, cohort, labels, splits=folds(labels, n_splits=3, random_state=0))
+    assert fits == [30]  # a rehearsal on a few points, and no more
+
+
+def test_all_methods_may_run_out(monkeypatch):
+    class Greedy(type(means())):
+        def fit(self, D, y):
+            raise MemoryError
+
+    found = quick({"greedy": Greedy()}, splits=folds(NAMES, n_splits=3, random_state=0))
+    assert found.status("greedy") == "OOM"
+    assert "| greedy | OOM |" in found.to_markdown()
+    assert np.isnan(found.estimate("greedy").value)
+
+
+def test_classifiers_and_distances_are_compared_alike():
+    truth = dict(zip(D.names, NAMES.tolist(), strict=True))
+    splits = folds(NAMES, n_splits=3, random_state=0)
+    found = compare({"oracle": oracle(["low", "mid", "top"], truth), "knowing": knowing()}, D, NAMES, splits=splits)
+    assert found.estimate("oracle").value == 1.0
+    assert np.isnan(found.estimate("oracle", level="points").value)
+    assert "| oracle | – |" in found.to_markdown().split("## Points")[1]
+
+
+def test_too_few_voters_are_said_so():
+    splits = shuffled(NAMES, n_splits=2, test_size=1 / 3, random_state=0)
+    with pytest.warns(UserWarning, match="k is 20, but a training part has only 12 distributions: all of them vote"):
+        found = quick({"means": means()}, splits=splits, k=20)
+    assert "k is 20, but" in found.to_markdown()
+    with pytest.warns(UserWarning, match="k_points is 200, but a training part has only 108 points"):
+        compare({"knowing": knowing()}, D, NAMES, splits=splits, k_points=200)
+
+
+def test_the_learner_itself_is_a_method():
+    found = compare(
+        {"learned": GroundMetricLearner(max_epochs=8, random_state=0), "Euclid": euclidean()},
+        D,
+        NAMES,
+        splits=folds(NAMES, groups=DONORS, n_splits=3, random_state=0),
+        groups=DONORS,
+    )
+    assert found.estimate("learned").value > 0.8
+    assert found.difference("learned", "Euclid").low > 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": {}}, "expected a dict of names to estimators"),
+        ({"methods": [knowing()]}, "expected a dict of names to estimators"),
+        ({"methods": {"x": 3}}, "method 'x' is 3: expected a scikit-learn estimator"),
+        ({"methods": {"x": BaseEstimator()}}, "method 'x' is BaseEstimator"),
+        ({"y": NAMES[:4]}, "y has shape"),
+        ({"k": 0}, "k is 0"),
+        ({"k_points": 1.5}, "k_points is 1.5"),
+        ({"weights": "cubic"}, "weights is 'cubic'"),
+        ({"clustering": "most"}, "clustering is 'most': expected None, 'test' or 'all'"),
+        ({"only": {"colour": "red"}}, "no annotation 'colour'"),
+        ({"max_points": 0}, "max_points is 0"),
+        ({"groups": DONORS[:4]}, "groups has 4 entries for 18 distributions"),
+        ({"groups": DONORS, "splits": leave_one_out(NAMES)}, "split 0 divides group 'donor 0'"),
+        ({"groups": ["a"] * 6 + ["b"] * 6 + ["c"] * 6}, "class 'low' has 1 groups"),
+        ({"splits": [([0, 1], [2])]}, "has no distribution of class 'mid' to learn from"),
+        ({"time_limit": 0.0}, "time_limit is 0.0"),
+    ],
+)
+def test_bad_input_is_refused_at_once(options, message):
+    class Never(type(means())):
+        def fit(self, D, y):
+            raise AssertionError("the long work has begun")
+
+    arguments = {"methods": {"never": Never()}, "D": D, "y": NAMES, **options}
+    with pytest.raises(ValueError, match=message):
+        compare(**arguments)
+
+
+def test_questions_about_what_is_not_there_are_refused(on_folds):
+    for call, message in (
+        (lambda: on_folds.estimate("nobody"), "no method is called 'nobody'"),
+        (lambda: on_folds.estimate("knowing", "elegance"), "score is 'elegance'"),
+        (lambda: on_folds.scores("accuracy", "genes"), "level is 'genes'"),
+        (lambda: on_folds.against("nobody"), "no method is called 'nobody'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -1,0 +1,133 @@
+"""A resumed comparison equals an unbroken one, and only what is the same is taken from the folder."""
+
+import json
+
+import numpy as np
+import pytest
+
+from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
+from groundmetric.evaluation import compare, shuffled
+from groundmetric.evaluation.resuming import Kept, fingerprint, key_of
+from groundmetric.evaluation.running import Cohort, Protocol, Result
+
+from .methods import euclidean, knowing, tiny_cohort
+
+D, y = tiny_cohort()
+SPLITS = shuffled(y, n_splits=3, test_size=1 / 3, random_state=0)
+COHORT = Cohort(D, y, np.unique(y))
+
+
+def without_times(comparison):
+    content = comparison.to_dict()
+    for results in content["results"].values():
+        for result in results:
+            del result["seconds"]
+    return content
+
+
+def counting(stop_after=None):
+    """A method that counts its fits, and is interrupted at one of them."""
+    fits = []
+
+    class Counting(type(knowing())):
+        def fit(self, D, y):
+            if len(fits) == stop_after:
+                raise KeyboardInterrupt
+            fits.append(len(D))
+            return super().fit(D, y)
+
+    return Counting(), fits
+
+
+def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
+    learner = GroundMetricLearner(max_epochs=3, random_state=0)
+    stopping, _ = counting(stop_after=3)  # its rehearsal and two splits
+    with pytest.raises(KeyboardInterrupt):
+        compare({"learned": learner, "counting": stopping}, D, y, splits=SPLITS, resume=tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == 5  # of both on two splits, and of the learner on the third
+    going_on, fits = counting()
+    resumed = compare({"learned": learner, "counting": going_on}, D, y, splits=SPLITS, resume=tmp_path)
+    assert len(fits) == 1
+    unbroken = compare({"learned": learner, "counting": counting()[0]}, D, y, splits=SPLITS)
+    assert without_times(resumed) == without_times(unbroken)
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    first, fits = counting()
+    compare({"one": first}, D, y, splits=SPLITS, points=False, resume=tmp_path)
+    assert len(fits) == 4  # with the rehearsal
+    again, fits = counting()
+    compare({"another name": again}, D, y, splits=SPLITS, points=False, resume=tmp_path)
+    assert fits == []
+    compare({"one": again}, D, y, splits=SPLITS, points=False, k=3, resume=tmp_path)  # another question
+    assert len(fits) == 4
+
+
+def test_the_key_changes_with_everything_that_matters_and_with_nothing_else():
+    train, test = SPLITS[0]
+
+    def key(method=None, cohort=COHORT, protocol=None, train=train):
+        method = GroundMetricLearner(random_state=0) if method is None else method
+        return key_of(method, train, test, fingerprint(cohort, protocol or Protocol()))
+
+    moved = D[:]
+    moved.points = moved.points + 1e-9
+    others = [
+        key(GroundMetricLearner(random_state=0, margin=2.0)),
+        key(GroundMetricLearner(random_state=1)),
+        key(euclidean()),
+        key(TransportKNeighborsClassifier(metric=GroundMetricLearner(margin=2.0))),
+        key(TransportKNeighborsClassifier(metric=GroundMetricLearner())),
+        key(cohort=Cohort(moved, y, COHORT.classes)),
+        key(cohort=Cohort(D, y[::-1], COHORT.classes)),
+        key(cohort=Cohort(D, y, COHORT.classes, list("abc" * 6))),
+        key(protocol=Protocol(weights="uniform")),
+        key(train=train[1:]),
+    ]
+    assert len({key(), *others}) == 11
+    assert key(GroundMetricLearner(random_state=0, n_jobs=2, verbose=1)) == key()
+    nested = [TransportKNeighborsClassifier(metric=GroundMetricLearner(n_jobs=jobs)) for jobs in (1, 2)]
+    assert key(nested[0]) == key(nested[1])
+
+
+def test_keys_of_sparse_points_and_of_equal_copies_agree():
+    from scipy import sparse
+
+    from groundmetric import Distributions
+
+    cohorts = [Distributions(sparse.csr_matrix(D.points), np.repeat(np.arange(18), D.sizes)) for _ in range(2)]
+    keys = [fingerprint(Cohort(some, y, COHORT.classes), Protocol()) for some in cohorts]
+    assert keys[0] == keys[1] != fingerprint(COHORT, Protocol())
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"result": 3}', '{"result": {"status": "ok", "colour": 1}}'])
+def test_a_damaged_file_counts_as_none(tmp_path, damage):
+    kept = Kept(tmp_path / "deep" / "folder")
+    kept.put("key", Result(), None, None)
+    assert kept.get("key", None, None) == Result()
+    (tmp_path / "deep" / "folder" / "key.json").write_text(damage)
+    assert kept.get("key", None, None) is None
+
+
+def test_nothing_half_written_is_left(tmp_path):
+    kept = Kept(tmp_path)
+    kept.put("key", Result(), None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
+    assert json.loads((tmp_path / "key.json").read_text())["result"]["status"] == "ok"
+
+
+def test_failures_are_tried_again_where_they_might_succeed(tmp_path):
+    kept = Kept(tmp_path)
+    kept.put("slow", Result("OOT"), 10.0, None)
+    kept.put("greedy", Result("OOM"), None, 100.0)
+    kept.put("wrong", Result("error: mistake"), None, None)
+    assert kept.get("slow", 10.0, None).status == kept.get("slow", 5.0, None).status == "OOT"
+    assert kept.get("slow", 20.0, None) is kept.get("slow", None, None) is None
+    assert kept.get("greedy", None, 50.0).status == "OOM"
+    assert kept.get("greedy", None, 200.0) is kept.get("wrong", None, None) is None
+
+
+def test_a_method_that_cannot_be_recognised_again_is_refused_at_once(tmp_path):
+    learner = GroundMetricLearner(penalty=lambda W: 0.0)
+    with pytest.raises(ValueError, match="method 'odd' cannot be recognised in another run"):
+        compare({"odd": learner}, D, y, splits=SPLITS, resume=tmp_path)

@@ -1,0 +1,154 @@
+"""One method on one split: only the training part is fitted, classifiers speak for themselves, failures are results."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from groundmetric import TransportKNeighborsClassifier
+from groundmetric.evaluation.clustering import CLUSTERING, cluster_distributions
+from groundmetric.evaluation.running import Cohort, Protocol, Result, attempt
+from groundmetric.evaluation.scores import SCORES, scores
+from groundmetric.evaluation.votes import vote
+
+from .methods import euclidean, failing, knowing, oracle, tiny_cohort
+
+D, y = tiny_cohort()
+NAMES = np.array(["low", "mid", "top"])[y]
+COHORT = Cohort(D, NAMES, np.unique(NAMES))
+TEST = np.array([0, 3, 6, 9, 12, 17])
+TRAIN = np.setdiff1d(np.arange(18), TEST)
+
+
+def run(method, **protocol):
+    return attempt(method, COHORT, TRAIN, TEST, Protocol(**protocol))
+
+
+def test_distributions_are_voted_on_by_their_nearest():
+    result = run(euclidean(), points=False, k=3)
+    classifier = TransportKNeighborsClassifier(3).fit(D[TRAIN], NAMES[TRAIN])
+    assert result.status == "ok"
+    assert_allclose(result.probabilities, classifier.predict_proba(D[TEST]))
+    assert result.scores["distributions"] == scores(NAMES[TEST], result.probabilities, COHORT.classes)
+    assert result.scores.keys() == {"distributions"}
+
+
+def test_points_are_voted_on_and_counted_by_distribution():
+    result = run(knowing(), k_points=20)
+    fitted = knowing().fit(D[TRAIN], NAMES[TRAIN])
+    truth = np.repeat(NAMES[TEST], D[TEST].sizes)
+    distances = fitted.point_distances(D[TEST].points, D[TRAIN].points)
+    expected = vote(distances, np.repeat(NAMES[TRAIN], D[TRAIN].sizes), COHORT.classes, k=20)
+    assert result.scores["points"] == pytest.approx(scores(truth, expected, COHORT.classes))
+    counts = np.array(result.point_counts)
+    assert counts.sum(axis=1).tolist() == D[TEST].sizes.tolist()
+    right = counts[np.arange(6), np.searchsorted(COHORT.classes, NAMES[TEST])].sum()
+    assert right / counts.sum() == pytest.approx(result.scores["points"]["accuracy"])
+
+
+def test_of_many_points_some_are_drawn():
+    assert np.sum(run(knowing(), max_points=25, k_points=20).point_counts) == 25
+
+
+def test_nothing_of_the_test_part_is_fitted():
+    seen = []
+
+    class Watching(type(knowing())):
+        def fit(self, D, y):
+            seen.append((list(D.names), list(y)))
+            return super().fit(D, y)
+
+    run(Watching(), clustering="all")
+    assert seen == [([D.names[place] for place in TRAIN], NAMES[TRAIN].tolist())]
+
+
+def test_a_classifier_is_asked_for_its_own_probabilities_whatever_the_order_of_its_classes():
+    truth = dict(zip(D.names, NAMES.tolist(), strict=True))
+    result = run(oracle(["top", "low", "mid"], truth))
+    assert result.scores["distributions"]["accuracy"] == 1.0
+    assert np.array(result.probabilities).argmax(axis=1).tolist() == y[TEST].tolist()
+    assert "points" not in result.scores  # it has no distances between points
+    some = run(oracle(["top", "low"], truth))  # a class it did not see gets nothing
+    assert np.array(some.probabilities)[:, 1].tolist() == [0.0] * 6
+
+
+def test_a_method_that_takes_groups_is_given_those_of_its_training_part():
+    seen = []
+
+    class Nested(type(knowing())):
+        takes_groups = True
+
+        def fit(self, D, y, groups=None):
+            seen.append(groups)
+            return super().fit(D, y)
+
+    donors = [f"donor {place // 2}" for place in range(18)]
+    attempt(Nested(), Cohort(D, NAMES, COHORT.classes, donors), TRAIN, TEST, Protocol(points=False))
+    assert run(Nested(), points=False).status == "ok"
+    assert seen == [[donors[place] for place in TRAIN], None]
+
+
+def test_clusters_of_the_test_part_or_of_everybody():
+    few, everybody = (run(knowing(), clustering=which, only={"mode": "centre"}).scores for which in ("test", "all"))
+    fitted = knowing().fit(D, NAMES)
+    assert few["clusters"] == cluster_distributions(fitted, D[TEST], NAMES[TEST])
+    assert everybody["clusters"] == cluster_distributions(fitted, D, NAMES)
+    assert tuple(few["point clusters"]) == CLUSTERING
+
+
+def test_a_failure_is_a_result():
+    result = run(failing())
+    assert result.status == "error: RuntimeError: no good"
+    assert "methods.py" in result.notes[0]
+    assert result.scores == {}
+
+
+def test_a_lack_of_memory_is_a_result():
+    class Greedy(BaseEstimator):
+        def fit(self, D, y):
+            raise MemoryError
+
+    assert run(Greedy()).status == "OOM"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_distances_that_make_no_sense_are_an_error(value):
+    class Odd(BaseEstimator):
+        def fit(self, D, y):
+            return self
+
+        def distances(self, A, B=None, *, n_jobs=None):
+            return np.full((len(A), len(B)), value)
+
+    assert run(Odd()).status.startswith("error: ValueError: distances contain")
+
+
+def test_what_a_method_warns_of_is_noted_once():
+    class Warning_(type(knowing())):
+        def fit(self, D, y):
+            for _ in range(3):
+                warnings.warn("did not converge", ConvergenceWarning, stacklevel=2)
+            return super().fit(D, y)
+
+    assert run(Warning_(), points=False).notes == ["did not converge"]
+
+
+def test_an_interrupted_learner_interrupts_the_run():
+    class Interrupted(type(knowing())):
+        def fit(self, D, y):
+            warnings.warn("interrupted after 3 of 50 epochs", ConvergenceWarning, stacklevel=2)
+            return super().fit(D, y)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupted())
+
+
+def test_results_are_plain_data():
+    result = run(knowing(), clustering="test")
+    assert Result(**json.loads(json.dumps(result.to_dict()))) == result
+    assert tuple(result.scores["distributions"]) == SCORES
+    assert set(result.seconds) == {"fit", "predict", "points", "clustering"}

@@ -1,0 +1,139 @@
+"""Choosing parameters on held-out distributions: the score, the averages, the search."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import groundmetric as gm
+from groundmetric.evaluation.averaging import average_metric, of_unit_spread, reference_metric
+from groundmetric.evaluation.neighbourhoods import balanced_mean, neighbourhood_scores
+
+
+def neighbourhood_score(distances, codes, known):
+    return balanced_mean(neighbourhood_scores(distances, codes, known), codes)[0]
+
+
+def cohort(n_offsets=4, seed=0):
+    return gm.datasets.make_modes(offsets=3.0 * np.arange(n_offsets), points_per_mode=8, random_state=seed)
+
+
+def quick_search(**options):
+    options = {"margins": [0.5, 1.0], "strengths": [0.1, 1.0], "validation": 2, "random_state": 0} | options
+    return gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=5), **options)
+
+
+@given(st.integers(0, 1000), st.floats(1e-3, 1e3))
+def test_the_score_does_not_depend_on_the_scale_of_the_metric(seed, factor):
+    random = np.random.default_rng(seed)
+    distances, codes, known = random.uniform(1, 2, (6, 9)), np.arange(6) % 2, np.arange(9) % 2
+    score = neighbourhood_score(distances, codes, known)
+    assert_allclose(neighbourhood_score(factor * distances, codes, known), score, rtol=1e-9)
+
+
+def test_the_score_tells_a_narrow_miss_from_a_wide_one():
+    known = np.array([0, 1])
+    wide = neighbourhood_score(np.array([[2.0, 1.0], [2.0, 1.0]]), np.array([0, 1]), known)
+    narrow = neighbourhood_score(np.array([[1.1, 1.0], [2.0, 1.0]]), np.array([0, 1]), known)
+    right = neighbourhood_score(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([0, 1]), known)
+    assert wide < narrow < right
+
+
+def test_each_class_counts_the_same_in_the_score():
+    known = np.array([0, 1])
+    right, wrong = [1.0, 2.0], [2.0, 1.0]
+    few = neighbourhood_score(np.array([right, right]), np.array([0, 1]), known)
+    many = neighbourhood_score(np.array([right] * 9 + [right]), np.array([0] * 9 + [1]), known)
+    assert_allclose(few, many)
+    assert neighbourhood_score(np.array([right, wrong]), np.array([0, 1]), known) > few
+
+
+def test_coinciding_distributions_have_a_score():
+    assert np.isfinite(neighbourhood_score(np.zeros((2, 3)), np.array([0, 1]), np.array([0, 1, 1])))
+
+
+def test_an_average_adds_squared_distances():
+    D, _ = cohort()
+    random = np.random.default_rng(0)
+    one, other = (gm.GroundMetric(random.normal(size=(2, D.shape[1]))) for _ in range(2))
+    squares = 0.3 * one.distances(D.points) ** 2 + 0.7 * other.distances(D.points) ** 2
+    average = average_metric([one, other], [0.3, 0.7], D)
+    assert_allclose(average.distances(D.points) ** 2, squares, rtol=0.02, atol=2e-3 * squares.max())
+
+
+def test_unit_spread_is_one():
+    D, _ = cohort()
+    metric = of_unit_spread(gm.GroundMetric(np.random.default_rng(0).normal(size=(2, D.shape[1]))), D)
+    assert_allclose(metric.project(D.points).var(axis=0).sum(), 1.0)
+
+
+def test_the_reference_is_the_euclidean_metric_up_to_its_unit():
+    D, _ = cohort()
+    ratio = reference_metric(D, "given").distances(D.points[:5], D.points[5:9]) / gm.GroundMetric.euclidean(
+        D.shape[1]
+    ).distances(D.points[:5], D.points[5:9])
+    assert_allclose(ratio, ratio[0, 0])
+
+
+def test_the_search_finds_a_metric_that_classifies():
+    D, y = cohort()
+    fresh, truth = cohort(seed=1)
+    search = quick_search().fit(D, y)
+    classifier = gm.TransportKNeighborsClassifier(3, metric=search.metric_).fit(D, y)
+    assert classifier.score(fresh, truth) == 1.0
+    assert set(search.best_params_) == {"margin", "strength", "shrinkage", "reference"}
+    assert {row["epochs"] for row in search.scores_ if row["reference"] is None} == {
+        1,
+        2,
+        5,
+    }  # all, then the better ones
+
+
+def test_same_seed_same_metric():
+    D, y = cohort()
+    assert np.array_equal(quick_search().fit(D, y).metric_.components, quick_search().fit(D, y).metric_.components)
+
+
+def test_full_shrinkage_ignores_the_labels():
+    D, y = cohort()
+    metric = quick_search(shrinkages=[1.0]).fit(D, y).metric_
+    other = quick_search(shrinkages=[1.0]).fit(D, np.roll(y, 1)).metric_
+    ratio = metric.distances(D.points[:4], D.points[4:7]) / other.distances(D.points[:4], D.points[4:7])
+    assert_allclose(ratio, ratio[0, 0], rtol=1e-6)
+
+
+def test_groups_are_not_divided_between_folds():
+    D, y = cohort(6)
+    groups = np.array([f"patient {i // 2}" for i in range(len(D))])
+    search = quick_search(validation=3)
+    search.classes_ = np.unique(y)
+    for train, test in search._splits(np.asarray(y), groups, seed=0):
+        assert not set(groups[train]) & set(groups[test])
+
+
+def test_a_share_is_held_out_once():
+    D, y = cohort(6)
+    search = quick_search(validation=0.2, margins=[1.0], strengths=[0.1]).fit(D, y)
+    assert search.metric_.n_features == D.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"margins": []}, "margins is empty"),
+        ({"strengths": [-1.0]}, "strengths is -1.0"),
+        ({"shrinkages": [2.0]}, "shares from 0 to 1"),
+        ({"validation": 1}, "validation is 1"),
+    ],
+)
+def test_a_bad_grid_is_refused(options, message):
+    D, y = cohort()
+    with pytest.raises(ValueError, match=message):
+        quick_search(**options).fit(D, y)
+
+
+def test_a_class_within_one_group_cannot_be_held_out():
+    D, y = cohort()
+    with pytest.raises(ValueError, match="nothing can be held out"):
+        quick_search().fit(D, y, groups=np.asarray(y))

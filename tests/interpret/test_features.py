@@ -1,0 +1,75 @@
+"""Features and pairs of them: how much they count, where, and in which direction."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import groundmetric as gm
+from groundmetric.interpret import feature_pairs, read_features
+
+
+@pytest.fixture
+def known():
+    """Feature "up" is higher in ill B points, "down" lower in all ill points, "none" the same; sizes differ."""
+    points, groups, kinds = [], [], []
+    for d, ill in enumerate([False, False, True, True]):
+        for kind in ["A"] * (d + 1) + ["B"] * 3:
+            points.append([1.0 + 4.0 * (ill and kind == "B"), 5.0 - 2.0 * ill, 3.0])
+            groups.append(f"d{d}")
+            kinds.append(kind)
+    D = gm.Distributions(points, groups, features=["up", "down", "none"], annotations={"kind": kinds})
+    return D, ["well", "well", "ill", "ill"], gm.GroundMetric([[1.0, -0.5, 0.0]], D.features)
+
+
+def test_direction_and_place_of_each_feature(known):
+    D, y, metric = known
+    reading = read_features(metric, D, y, annotation="kind")
+    assert reading.highest.tolist()[:2] == ["ill", "well"]
+    assert reading.lowest.tolist()[:2] == ["well", "ill"]
+    assert reading.where[0] == "B"
+    spread = np.asarray(D.points).std(axis=0)
+    np.testing.assert_allclose(reading.differences[:, 0], np.array([0.0, 4.0]) / spread[0], atol=1e-12)
+    np.testing.assert_allclose(reading.differences[:, 1], 2.0 / spread[1])
+    # Every distribution counts the same: 3 of 6 and 3 of 7 points are B.
+    np.testing.assert_allclose(reading.means[0, 0], 1.0 + 4.0 * (3 / 6 + 3 / 7) / 2)
+    assert reading.table()["feature"].tolist() == ["up", "down", "none"]
+
+
+def test_sparse_points_give_the_same(known):
+    D, y, metric = known
+    thin = gm.Distributions(sparse.csr_matrix(D.points), np.repeat(D.names, D.sizes), features=D.features)
+    one = read_features(metric, D, y, annotation="kind")
+    other = read_features(metric, thin, y, annotation=D.annotations["kind"])
+    np.testing.assert_allclose(one.differences, other.differences)
+
+
+def test_a_kind_that_a_class_lacks_is_not_compared(known):
+    D, y, metric = known
+    kinds = np.where(np.repeat(np.arange(4), D.sizes) < 2, "A", "B")
+    reading = read_features(metric, D, y, annotation=kinds)
+    assert np.isnan(reading.differences).all()
+
+
+def test_programme_genes_lead_and_are_raised_in_their_cell_type(case):
+    reading = read_features(case.learner, case.D, case.y, annotation="cell_type")
+    assert set(reading.top(4)) == case.programme
+    places = [reading.features.index(gene) for gene in case.programme]
+    assert set(reading.highest[places]) == {"disease"}
+    assert set(reading.where[places]) == {case.acts_in}
+
+
+@pytest.mark.parametrize(("n_features", "n"), [(8, 5), (300, 12), (300, 400)])
+def test_the_strongest_pairs_are_those_of_the_full_matrix(n_features, n):
+    random = np.random.RandomState(0)
+    variances = random.uniform(0.1, 2.0, n_features)
+    components = random.normal(size=(3, n_features)) * random.exponential(size=n_features)
+    metric = gm.GroundMetric(components, variances=variances)
+    pairs = feature_pairs(metric, n)
+    full = metric.matrix() * np.sqrt(np.outer(variances, variances))
+    rows, cols = np.triu_indices(n_features, 1)
+    best = np.argsort(-np.abs(full[rows, cols]))[:n]
+    np.testing.assert_allclose(pairs.weight, 2 * full[rows, cols][best] / np.trace(full))
+    places = [[int(name.split()[1]) for name in names] for names in (pairs.first, pairs.second)]
+    np.testing.assert_allclose(2 * full[tuple(places)] / np.trace(full), pairs.weight)
+    assert np.all(np.abs(pairs.alignment) <= 1 + 1e-12)
+    assert len(pairs.table()) == len(best)

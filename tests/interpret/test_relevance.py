@@ -1,0 +1,69 @@
+"""Which kinds of points carry the difference."""
+
+import numpy as np
+import pytest
+
+from groundmetric.interpret import annotation_relevance, summarise_points
+from groundmetric.interpret.shipments import Ledger, partners
+
+
+def test_shares_sum_to_one_and_the_right_type_is_first_and_sure(case):
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=200)
+    np.testing.assert_allclose(found.share.sum(), 1.0)
+    first = int(found.share.argmax())
+    assert found.values[first] == case.acts_in
+    assert found.first[first] > 0.95
+    low, high = found.interval
+    assert np.all(low <= high)
+    assert low[first] > np.delete(high, first).max()
+    assert found.table()["value"][0] == case.acts_in
+
+
+def test_relevance_shares_out_how_much_farther_other_classes_are(case):
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2)
+    distances = case.learner.distances(case.D)
+    other = case.y[:, None] != case.y
+    own = ~other & ~np.eye(len(case.D), dtype=bool)
+    between, within = distances[other].mean(), distances[own].mean()
+    np.testing.assert_allclose(found.mass @ found.relevance, (between - within) / between)
+
+
+def test_weights_of_a_ledger_are_copies_that_are_not_compared_with_each_other():
+    random = np.random.RandomState(0)
+    codes = np.array([0, 0, 0, 1, 1])
+    pairs = partners(codes, 10, random)
+    costs = random.uniform(size=(len(pairs), 2, 1))
+    weights = np.array([2, 1, 0, 1, 3])
+    copies = np.repeat(np.arange(5), weights)
+    expected = np.zeros((2, 2, 1))
+    counted = 0
+    for d in copies:
+        rows = [np.flatnonzero((pairs[:, 0] == d) & (pairs[:, 1] == e))[0] for e in copies if e != d]
+        same = codes[pairs[rows, 1]] == codes[d]
+        if same.any():
+            counted += 1
+            expected += [costs[rows][~same].mean(axis=0), costs[rows][same].mean(axis=0)]
+    np.testing.assert_allclose(Ledger(pairs, costs, codes).means(weights), expected / counted)
+
+
+def test_any_number_per_point_can_be_summarised(case):
+    values = (case.D.annotations["cell_type"] == "A").astype(float)
+    found = summarise_points(values, case.D, case.y, "cell_type", n_draws=50)
+    assert found.table()["value"][0] == "A"
+    np.testing.assert_allclose(found.share[found.values.index("A")], 1.0)
+    np.testing.assert_allclose(found.relevance, [float(value == "A") for value in found.values])
+    values[case.D.bounds[3] : case.D.bounds[4]] = np.nan  # a sample that was not judged
+    again = summarise_points(values, case.D, case.y, "cell_type", n_draws=50)
+    np.testing.assert_allclose(again.relevance, found.relevance)
+    with pytest.raises(ValueError, match="missing for all points"):
+        summarise_points(np.full(values.size, np.nan), case.D, case.y, "cell_type")
+
+
+def test_groups_are_drawn_together(case):
+    groups = np.arange(len(case.D)) // 6  # one group per class: nothing varies
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=groups, n_draws=20)
+    np.testing.assert_allclose(found.draws, np.tile(found.share, (20, 1)))
+    one = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=["a"] * len(case.D), n_draws=20)
+    assert np.isnan(one.interval).all()
+    with pytest.raises(ValueError, match="confidence is 95"):
+        annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2, confidence=95)

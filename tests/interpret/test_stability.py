@@ -1,0 +1,188 @@
+"""Refits and permutations: drawn as they should be, the same for any number of workers, and honest."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import groundmetric as gm
+from groundmetric.evaluation.exchange import exchangeable
+from groundmetric.interpret import stability
+from groundmetric.interpret.refits import Reference, bootstrap_places, canonical, n_partitions, thinned
+
+from .conftest import simulate
+
+OPTIONS = {"n_top": 4, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def found(case):
+    return stability(case.learner, case.D, case.y, n_refits=12, n_permutations=39, **OPTIONS)
+
+
+def test_features_of_the_programme_are_found_again_and_sure(case, found):
+    programme = np.isin(found.features, list(case.programme))
+    assert np.all(found.selected[programme] > 0.8)
+    assert set(np.flatnonzero(found.discoveries.q < 0.05)) == set(np.flatnonzero(programme))
+    low, high = found.interval
+    assert np.all(low <= high)
+    assert low[programme].min() > high[~programme].max()
+    assert found.agreement == 1.0
+    assert found.table()["q"][0] == found.smallest_p == pytest.approx(1 / 40)
+    assert "4 with q < 0.05; 12 refits, 39 permutations of distributions, no q below 0.025" in repr(found)
+
+
+def test_axes_agree_between_refits_and_not_with_exchanged_labels(found):
+    assert found.angles[:, 0].max() < found.null_angles[:, 0].min()
+
+
+def test_exchanged_labels_give_nothing():
+    D, y = simulate(n_points=20, n_features=20)
+    learner = gm.GroundMetricLearner(max_epochs=3, random_state=0)
+    overall = []
+    for seed in range(6):
+        labels = np.random.RandomState(seed).permutation(y)
+        result = stability(learner, D, labels, n_refits=0, n_permutations=29, epochs=3, **OPTIONS)
+        assert (result.discoveries.q >= 0.05).all()
+        overall.append(result.discoveries.overall)
+    assert np.mean(overall) > 0.15
+
+
+def test_same_seed_same_result_for_any_number_of_workers(case):
+    few = {"n_refits": 2, "n_permutations": 19, "epochs": 2, "max_points": 15, **OPTIONS}
+    with pytest.warns(UserWarning, match="no q-value below 0.05"):
+        one = stability(case.learner, case.D, case.y, **few)
+    with pytest.warns(UserWarning, match="no q-value below 0.05"):
+        two = stability(case.learner, case.D, case.y, n_jobs=2, **few)
+    np.testing.assert_array_equal(one.refits, two.refits)
+    np.testing.assert_array_equal(one.null, two.null)
+    assert one.epochs == 2
+
+
+def test_refits_vary_as_much_as_full_training_does(case):
+    """Short training from a start of its own: a start at the first W would show a half or a third of the spread."""
+    patient = clone(case.learner).set_params(max_epochs=50, random_state=0).fit(case.D, case.y)
+    short = stability(patient, case.D, case.y, n_refits=12, n_permutations=0, **OPTIONS)
+    full = stability(patient, case.D, case.y, n_refits=12, n_permutations=0, epochs=50, **OPTIONS)
+    assert (short.epochs, full.epochs) == (10, 50)
+    ratio = np.sqrt(short.refits).std(axis=0) / np.sqrt(full.refits).std(axis=0)
+    assert 0.75 < np.median(ratio) < 1.5
+
+
+def test_learners_that_were_not_fitted_that_searched_and_that_are_not_ours(case):
+    few = {"n_refits": 2, "n_permutations": 0, **OPTIONS}
+    fresh = stability(clone(case.learner), case.D, case.y, **few)
+    np.testing.assert_array_equal(fresh.importance, case.learner.metric_.importance())
+    search = gm.GroundMetricLearnerCV(
+        gm.GroundMetricLearner(max_epochs=4), margins=[1.0], strengths=[0.3], validation=2, random_state=0
+    ).fit(case.D, case.y)
+    searched = stability(search, case.D, case.y, **few)
+    expected = gm.GroundMetricLearner(max_epochs=4, strength=0.3)
+    assert searched.epochs == expected.max_epochs
+    other = stability(gm.baselines.LFDA(), case.D, case.y, **few)
+    assert other.epochs is None
+    assert other.discoveries is None
+    assert "q" not in other.table()
+
+
+def test_random_starts_are_trained_in_full(case):
+    learner = gm.GroundMetricLearner(init="random", max_epochs=12, random_state=0)
+    assert stability(learner, case.D, case.y, n_refits=0, n_permutations=0, n_top=4).epochs == 12
+
+
+def test_too_short_training_is_noticed(case):
+    learner = gm.GroundMetricLearner(init="random", max_epochs=60, strength=0.3, random_state=0)
+    with pytest.warns(UserWarning, match="raise `epochs`"):
+        stability(learner, case.D, case.y, n_refits=0, n_permutations=0, epochs=1, n_top=4, random_state=3)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_bootstrap_keeps_class_sizes_and_two_of_each(grouped):
+    codes = np.array([0, 0, 0, 0, 1, 1, 2])
+    groups = ["a", "a", "b", "b", "c", "d", "e"] if grouped else None
+    draws = bootstrap_places(codes, groups, 200, np.random.RandomState(0))
+    assert len(draws) == 200
+    for places in draws:
+        assert np.bincount(codes[places]).tolist() == [4, 2, 1]
+        assert set(places[codes[places] == 1]) == {4, 5}  # of two, both are needed
+        assert len(set(places[codes[places] == 0])) >= 2
+        if grouped:
+            assert np.sum(places == 0) == np.sum(places == 1)
+    assert len({tuple(places) for places in draws}) > 1
+
+
+def test_groups_that_leave_nothing_to_draw():
+    with pytest.raises(ValueError, match="cannot be drawn anew"):
+        bootstrap_places(np.array([0, 0, 1, 1]), ["a"] * 4, 3, np.random.RandomState(0))
+
+
+@pytest.mark.parametrize(
+    ("codes", "groups"),
+    [
+        ([0, 0, 1, 1], None),
+        ([0, 0, 1, 1, 1], None),
+        ([0, 0, 1, 1, 2, 2], None),
+        ([0, 1, 0, 1, 0, 1], ["a", "a", "b", "b", "c", "c"]),
+        ([0, 0, 1, 1, 1, 1], ["a", "a", "b", "b", "c", "c"]),
+    ],
+)
+def test_partitions_are_counted_as_by_trying_all(codes, groups):
+    exchange = exchangeable(np.array(codes), groups)
+    random = np.random.RandomState(0)
+    seen = {tuple(canonical(exchange.draw(random))) for _ in range(2000)}
+    assert n_partitions(exchange) == len(seen)
+
+
+def test_paired_labels_are_exchanged_within_pairs(case):
+    groups = np.tile(np.arange(6), 2)
+    with pytest.warns(UserWarning, match="of 32 possible arrangements"):
+        result = stability(
+            case.learner, case.D, case.y, groups=groups, n_refits=0, n_permutations=10, epochs=1, **OPTIONS
+        )
+    assert result.exchanged == "distributions within groups"
+    assert result.partitions == 2**6 // 2
+
+
+def test_thinned_distributions_have_so_many_of_their_own_points():
+    D = gm.Distributions.from_arrays([np.full((30, 2), d) + np.eye(30, 2) for d in range(3)], ["a", "b", "c"])
+    few = thinned(D[[2, 0]], 10, np.random.RandomState(0))
+    assert few.names == ["c", "a"]
+    assert few.sizes.tolist() == [10, 10]
+    assert few.uniform.all()
+    assert set(np.floor(few.points[:10].min(axis=1))) == {2.0}
+    assert thinned(D, 50, np.random.RandomState(0)) is D
+
+
+def test_angles_are_canonical_correlations_and_vanish_under_rotation(case):
+    metric = case.learner.metric_
+    reference = Reference.of(metric, case.D, 1.0)
+    turned = gm.GroundMetric(metric.components[::-1], metric.features)
+    # Half the digits: an arc cosine near 1.
+    np.testing.assert_allclose(reference.angles(turned), 0.0, atol=1e-4)
+    random = np.random.RandomState(0)
+    a, b = random.normal(size=(2, 400, 1))
+    D = gm.Distributions(np.hstack([a, b]), np.repeat([0, 1], 200))
+    one = Reference.of(gm.GroundMetric([[1.0, 0.0]]), D, 0.9)
+    angle = one.angles(gm.GroundMetric([[1.0, 1.0]]))[0]
+    np.testing.assert_allclose(np.cos(np.radians(angle)), abs(np.corrcoef(a.T, (a + b).T)[0, 1]))
+
+
+def test_numbers_that_cannot_be(case):
+    for options, message in (
+        ({"n_refits": -1}, "n_refits is -1"),
+        ({"n_permutations": 1.5}, r"n_permutations is 1\.5"),
+        ({"confidence": 95}, "confidence is 95"),
+        ({"max_points": 1}, "max_points is 1"),
+        ({"epochs": 0}, "epochs is 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            stability(case.learner, case.D, case.y, **options)
+
+
+def test_canonical_names_are_all_that_is_forgotten():
+    for labels in itertools.product(range(3), repeat=4):
+        codes = np.array(labels)
+        again = canonical(codes)
+        assert np.array_equal(codes[:, None] == codes, again[:, None] == again)
+        assert np.all(np.diff(np.unique(again, return_index=True)[1]) > 0)

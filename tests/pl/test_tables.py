@@ -1,0 +1,265 @@
+"""Figures of AnnData show what is in it, in the colours that it has, and leave it as it is."""
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.colors import same_color, to_hex
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
+
+import groundmetric as gm
+from groundmetric import pl
+
+N = 12
+
+
+@pytest.fixture
+def samples():
+    """What `tl.samples` gives, and a UMAP."""
+    random = np.random.RandomState(0)
+    places = random.normal(size=(N, 2))
+    obs = pd.DataFrame(
+        {
+            "condition": pd.Categorical.from_codes(np.arange(N) % 2, ["sick", "healthy", "unseen"]),
+            "batch": [f"b{k % 3}" for k in range(N)],
+            "age": np.linspace(20, 80, N),
+            "train": np.arange(N) < 8,
+        },
+        index=[f"S{k}" for k in range(N)],
+    )
+    adata = anndata.AnnData(np.zeros((N, 1), np.float32), obs=obs)
+    adata.obsp["groundmetric_distances"] = cdist(places, places)
+    adata.obsm["X_umap"] = random.normal(size=(N, 2))
+    adata.uns["condition_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
+    return adata
+
+
+@pytest.fixture
+def cells():
+    """What `tl.learn` leaves."""
+    random = np.random.RandomState(1)
+    metric = gm.GroundMetric(random.normal(size=(2, 30)), variances=random.uniform(1, 2, 30))
+    obs = {
+        "cell_type": pd.Categorical.from_codes(np.arange(200) % 10, [f"type {k}" for k in range(10)]),
+        "condition": np.where(np.arange(200) < 100, "a", "b"),
+        "score": np.arange(200.0),
+    }
+    adata = anndata.AnnData(random.rand(200, 30).astype(np.float32), obs=pd.DataFrame(obs, index=map(str, range(200))))
+    adata.var_names = [f"GENE{k}" for k in range(30)]
+    adata.var["symbol"] = [f"symbol {k}" for k in range(30)]
+    adata.var["groundmetric_importance"] = metric.importance()
+    adata.varm["groundmetric_components"] = metric.components.T
+    adata.obsm["X_groundmetric"] = metric.project(adata.X)
+    adata.uns["groundmetric"] = {
+        "history": {"loss": np.array([0.5, 0.2]), "active": np.array([0.9, 0.4])}
+        | {"solved": np.array([9, 3]), "saved": np.array([0, 6])}
+    }
+    return adata, metric
+
+
+def colours_by_name(ax):
+    legend = ax.get_legend()
+    return {
+        text.get_text(): to_hex(getattr(handle, "get_markeredgecolor", getattr(handle, "get_facecolor", None))())
+        for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
+    }
+
+
+def test_embedding_is_at_the_umap_in_the_colours_of_uns(samples):
+    ax = pl.embedding(samples, color="condition")
+    drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
+    assert_allclose(np.sort(drawn, axis=0), np.sort(samples.obsm["X_umap"], axis=0))
+    # In the order of the categories; one that does not occur is not shown.
+    assert colours_by_name(ax) == {"sick": "#ff0000", "healthy": "#00ff00"}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("UMAP 1", "UMAP 2")
+
+
+def test_embedding_without_umap_is_by_the_distances(samples):
+    del samples.obsm["X_umap"]
+    ax = pl.embedding(samples, color="condition", train="train")
+    drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
+    found = pl.embed(samples.obsp["groundmetric_distances"])
+    assert_allclose(np.sort(drawn, axis=0), np.sort(found, axis=0))
+    assert sum(len(marks.get_offsets()) for marks in ax.collections if len(marks.get_facecolor())) == 8
+
+
+@pytest.mark.parametrize("basis", ["pca", "X_pca"])
+def test_embedding_takes_a_basis_by_scanpys_name(samples, basis):
+    samples.obsm["X_pca"] = np.arange(3.0 * N).reshape(N, 3)
+    ax = pl.embedding(samples, color="batch", basis=basis)
+    assert ax.get_xlabel() == "PCA 1"
+    assert sum(len(marks.get_offsets()) for marks in ax.collections) == N
+
+
+def test_embedding_shows_numbers_as_shades(samples):
+    ax = pl.embedding(samples, color="age")
+    (marks,) = ax.collections
+    assert_array_equal(marks.get_array(), samples.obs["age"])
+    assert ax.figure.axes[-1].get_ylabel() == "age"
+
+
+def test_default_colours_where_uns_has_none_or_too_few(samples):
+    assert colours_by_name(pl.embedding(samples, color="batch"))["b0"] == pl.COLOURS[0].lower()
+    samples.uns["condition_colors"] = ["#ff0000"]
+    assert colours_by_name(pl.embedding(samples, color="condition"))["sick"] == pl.COLOURS[0].lower()
+
+
+def test_heatmap_has_a_bar_for_each_labelling_and_names(samples):
+    ax = pl.heatmap(samples, color=["condition", "batch"], names=True)
+    order = [text.get_text() for text in ax.get_yticklabels()]
+    places = samples.obs_names.get_indexer(order)
+    distances = samples.obsp["groundmetric_distances"]
+    assert_array_equal(ax.images[0].get_array(), distances[np.ix_(places, places)])
+    found = colours_by_name(ax)
+    assert (found["sick"], found["healthy"]) == ("#ff0000", "#00ff00")
+    assert {"b0", "b1", "b2"} <= set(found)
+    assert (samples.obs["condition"].iloc[places].cat.codes.diff().dropna() >= 0).all()
+
+
+def test_samples_without_a_label_are_shown_as_such(samples):
+    samples.obs["batch"] = samples.obs["batch"].astype(object)
+    samples.obs.iloc[0, samples.obs.columns.get_loc("batch")] = None
+    samples.obs.iloc[0, samples.obs.columns.get_loc("condition")] = np.nan
+    for ax in (pl.embedding(samples, color="batch"), pl.heatmap(samples, color="condition")):
+        assert list(colours_by_name(ax))[-1] == "no label"
+
+
+def test_cells_of_one_colour_on_given_axes_and_of_several_in_panels(cells):
+    adata, _ = cells
+    ax = plt.figure().add_subplot()
+    assert pl.cells(adata, color="condition", ax=ax) is ax
+    panels = pl.cells(adata, color=["condition", "cell_type", "score", "GENE3"])
+    assert [panel.get_title(loc="left") for panel in panels] == ["condition", "cell_type", "score", "GENE3"]
+    assert len({panel.figure for panel in panels}) == 1
+    for panel in panels:
+        assert len(panel.collections[0].get_offsets()) == 200
+    drawn = np.asarray(panels[3].collections[0].get_array())
+    assert_allclose(np.sort(drawn), np.sort(adata.X[:, 3]))
+
+
+def test_cells_without_umap_are_on_the_principal_axes_of_the_learned_space(cells):
+    adata, _ = cells
+    marks = pl.cells(adata, color="condition").collections[0]
+    learned = adata.obsm["X_groundmetric"]
+    drawn = np.asarray(marks.get_offsets())
+    assert_allclose(np.sort(cdist(drawn, drawn), axis=None), np.sort(cdist(learned, learned), axis=None), atol=1e-9)
+    adata.obsm["X_umap"] = np.arange(400.0).reshape(200, 2)
+    assert pl.cells(adata, color="condition").get_xlabel() == "UMAP 1"
+    assert pl.cells(adata, color="condition", basis="groundmetric").get_xlabel().startswith("learned axis 1 (")
+
+
+def test_cells_on_a_line_have_a_row_for_each_class(cells):
+    adata, _ = cells
+    adata.obsm["X_groundmetric"] = np.column_stack([np.arange(200.0), np.zeros(200)])
+    ax = pl.cells(adata, color="condition")
+    drawn = np.asarray(ax.collections[0].get_offsets())
+    first = drawn[:, 0] < 0  # the places are centred, and the first half of the cells is of the first class
+    assert_allclose(np.sort(drawn[:, 0]), np.arange(200.0) - 99.5, atol=1e-9)
+    assert drawn[first, 1].min() > drawn[~first, 1].max()
+    assert ax.get_ylabel() == ""
+    assert len(pl.cells(adata, color="score").collections[0].get_offsets()) == 200
+
+
+def test_each_cell_has_the_colour_of_its_class(cells):
+    adata, _ = cells
+    adata.obsm["X_umap"] = np.arange(400.0).reshape(200, 2)
+    adata.uns["condition_colors"] = np.array(["#123456", "#654321"])
+    marks = pl.cells(adata, color="condition").collections[0]
+    rows = (np.asarray(marks.get_offsets())[:, 0] / 2).astype(int)
+    expected = np.where(rows < 100, "#123456", "#654321")
+    assert all(same_color(found, wanted) for found, wanted in zip(marks.get_facecolor(), expected, strict=True))
+
+
+def test_many_classes_are_numbered_on_the_map_and_in_the_legend(cells):
+    ax = pl.cells(cells[0], color="cell_type")
+    assert [text.get_text() for text in ax.texts] == [str(k + 1) for k in range(10)]
+    assert next(iter(colours_by_name(ax))) == "1 type 0"
+    assert len(pl.cells(cells[0], color="condition").texts) == 0
+
+
+def test_long_legends_beside_a_map_make_a_higher_figure_and_fit_small_axes():
+    labels = [f"a cell type with a rather long name {k % 30}" for k in range(300)]
+    places = np.random.RandomState(0).normal(size=(300, 2))
+    ax = pl.cells(places, labels)
+    small = plt.figure(figsize=(3, 2), layout="constrained").add_subplot()
+    for drawn in (ax, pl.cells(places, labels, small)):
+        drawn.figure.canvas.draw()
+        height = drawn.figure.get_size_inches()[1] * drawn.figure.dpi
+        place = drawn.get_legend().get_window_extent()
+        assert place.y0 >= -1
+        assert place.y1 <= height + 1
+    assert ax.figure.get_size_inches()[1] > 4
+
+
+def test_importance_reads_var_with_other_names_and_columns_of_intervals(cells):
+    adata, metric = cells
+    ax = pl.importance(adata, n=5)
+    assert_allclose([bar.get_width() for bar in ax.patches], 100 * np.sort(metric.importance())[::-1][:5])
+    best = metric.importance().argmax()
+    assert ax.get_yticklabels()[0].get_text() == f"GENE{best}"
+    adata.var["low"], adata.var["high"] = metric.importance() / 2, metric.importance() * 2
+    ax = pl.importance(adata, n=3, gene_symbols="symbol", intervals=("low", "high"))
+    assert ax.get_yticklabels()[0].get_text() == f"symbol {best}"
+    assert_allclose(
+        ax.collections[0].get_segments()[0][:, 0], [50 * metric.importance()[best], 200 * metric.importance()[best]]
+    )
+
+
+def test_components_and_history_of_adata_are_those_of_the_metric(cells):
+    adata, metric = cells
+    one, other = pl.components(adata, n=30).images[0], pl.components(metric, n=30).images[0]
+    assert_allclose(one.get_array(), other.get_array(), atol=1e-9)
+    loss, _, saved = pl.history(adata).lines
+    assert_allclose(loss.get_ydata(), [100, 40])
+    assert_allclose(saved.get_ydata(), [0, 100 * 6 / 9])
+
+
+def test_adata_is_left_as_it_is(cells, samples):
+    adata, _ = cells
+    before, of_samples = adata.copy(), samples.copy()
+    pl.cells(adata, color=["cell_type", "condition"])
+    pl.importance(adata)
+    pl.components(adata)
+    pl.embedding(samples, color="batch")
+    pl.heatmap(samples, color=["batch", "condition"], order="clusters")
+    for found, copy in ((adata, before), (samples, of_samples)):
+        pd.testing.assert_frame_equal(found.obs, copy.obs)
+        assert found.uns.keys() == copy.uns.keys()
+        assert found.obsm.keys() == copy.obsm.keys()
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda a: pl.embedding(a, color="nonsense"), r"adata.obs has no 'nonsense': it has \['age', 'batch'"),
+        (lambda a: pl.embedding(a), "color is missing: name a column of adata.obs"),
+        (lambda a: pl.embedding(a, color="batch", basis="tsne"), r"adata.obsm has no 'tsne': it has \['X_umap'\]"),
+        (lambda a: pl.heatmap(a, color="age"), r"adata.obs\['age'\] holds numbers, but classes are needed"),
+        (lambda a: pl.heatmap(a, color="batch", key="other"), "adata.obsp has no 'other_distances'"),
+        (lambda a: pl.cells(a, color=[]), "color is missing"),
+        (lambda a: pl.cells(a), "color is missing: name a column of adata.obs, which has .*, or a gene"),
+        (lambda a: pl.cells(a, color=["age", "batch"], ax=plt.figure().add_subplot()), "ax has 1 axes for 2 colours"),
+        (lambda a: pl.importance(a), "adata.var has no 'groundmetric_importance'"),
+        (lambda a: pl.components(a), "adata.varm has no 'groundmetric_components'"),
+        (lambda a: pl.history(a), "adata.uns has no 'groundmetric'"),
+    ],
+)
+def test_what_is_not_there_is_an_error_that_says_what_is(samples, draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw(samples)
+
+
+def test_an_error_leaves_no_figure_behind(samples):
+    for draw in (pl.embedding, pl.heatmap, pl.cells):
+        with pytest.raises(ValueError, match="nonsense"):
+            draw(samples, color="nonsense")
+    assert plt.get_fignums() == []
+
+
+def test_cells_need_places(cells):
+    adata, _ = cells
+    del adata.obsm["X_groundmetric"]
+    with pytest.raises(ValueError, match=r"adata.obsm has neither 'X_umap' nor 'X_groundmetric': name a basis of \[\]"):
+        pl.cells(adata, color="condition")

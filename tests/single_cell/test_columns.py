@@ -1,0 +1,168 @@
+"""Which sample a cell is from and what its label is: odd columns work, wrong ones are named."""
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+
+import groundmetric as gm
+from groundmetric.cells.columns import Samples, constant_columns, draw, labels_of, samples_of
+from groundmetric.cells.source import Source
+
+OBS = pd.DataFrame({"patient": list("bbaacc"), "disease": ["ill"] * 2 + ["well"] * 4, "age": [1, 1, 2, 2, 3, 4]})
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        OBS["patient"],
+        OBS["patient"].astype("category").cat.add_categories("unused"),
+        OBS["patient"].astype("string"),
+        pd.Series([7, 7, 3, 3, 9, 9]),
+        pd.Series([7, 7, 3, 3, 9, 9]).astype("category"),
+        pd.Series([7.5, 7.5, 3.0, 3.0, 9.0, 9.0]),
+        pd.Series([True, True, False, False, "x", "x"], dtype=object),
+    ],
+)
+def test_samples_of_any_kind_are_in_the_order_in_which_they_appear(column):
+    samples = samples_of(OBS.assign(patient=column), "patient")
+    assert samples.codes.tolist() == [0, 0, 1, 1, 2, 2]
+    assert samples.names.tolist() == [str(value) for value in column.iloc[[0, 2, 4]]]
+    assert samples.first.tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (OBS["disease"], ["ill", "well", "well"]),
+        (OBS["disease"].astype("category").cat.add_categories("unused"), ["ill", "well", "well"]),
+        (pd.Series([1, 1, 0, 0, 2, 2]), [1, 0, 2]),
+        (pd.Series([True, True, False, False, True, True]), [True, False, True]),
+    ],
+)
+def test_labels_of_any_kind(labels, expected):
+    found = labels_of(OBS.assign(disease=labels), "disease", samples_of(OBS, "patient"), "patient")
+    assert found.index.tolist() == ["b", "a", "c"]
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_a_sample_without_a_label_has_none(missing):
+    labels = OBS["disease"].astype(object).where(OBS["patient"] != "a", missing)
+    found = labels_of(OBS.assign(disease=labels), "disease", samples_of(OBS, "patient"), "patient")
+    assert found.to_dict() == {"b": "ill", "c": "well"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"disease": ["ill", "well", "well", "well", "ill", "ill"]},
+            r"sample 'b' has labels \['ill', 'well'\].*exactly",
+        ),
+        ({"disease": ["ill", None, "well", "well", "ill", "ill"]}, r"sample 'b' has labels \['ill', None\]"),
+    ],
+)
+def test_two_labels_in_a_sample_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        labels_of(OBS.assign(**change), "disease", samples_of(OBS, "patient"), "patient")
+
+
+def test_missing_samples_are_counted_with_a_remedy():
+    with pytest.raises(ValueError, match=r"missing for 2 of 6 cells.*adata\[adata\.obs\['patient'\]\.notna\(\)\]"):
+        samples_of(OBS.assign(patient=[None, "b", None, "a", "c", "c"]), "patient")
+
+
+def test_a_wrong_column_lists_those_that_there_are_nearest_first():
+    with pytest.raises(
+        ValueError, match=r"sample_key is 'Patients', but obs has no such column: there are 'patient', '"
+    ):
+        samples_of(OBS, "Patients")
+    with pytest.raises(ValueError, match=r"'disase'.*there are 'disease', '"):
+        labels_of(OBS, "disase", samples_of(OBS, "patient"), "patient")
+
+
+def test_names_that_read_the_same_are_refused():
+    with pytest.raises(ValueError, match="both text and numbers"):
+        samples_of(pd.DataFrame({"s": pd.Series([1, "1"], dtype=object)}), "s")
+
+
+def test_columns_that_are_the_same_within_samples_are_kept_with_their_type():
+    obs = OBS.assign(
+        kind=pd.Categorical(OBS["disease"]), half=[np.nan] * 2 + [1.0] * 4, mixed=[np.nan, 1.0] + [2.0] * 4
+    )
+    kept = constant_columns(obs, samples_of(obs, "patient"))
+    assert kept.columns.tolist() == ["patient", "disease", "kind", "half"]
+    assert kept.index.tolist() == ["b", "a", "c"]
+    assert kept["kind"].dtype == obs["kind"].dtype
+    assert np.isnan(kept.loc["b", "half"])
+
+
+SIZES = {"small": 3, "middle": 10, "large": 50}
+MANY = Samples(
+    np.array(list(SIZES), dtype=object), np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [3, 10, 50]))
+)
+
+
+def test_a_draw_takes_n_of_each_and_all_of_the_few():
+    rows = draw(MANY, 10, 0)
+    assert np.bincount(MANY.codes[rows]).tolist() == [3, 10, 10]
+    assert np.all(np.diff(rows) > 0)
+    assert np.array_equal(rows, draw(MANY, 10, 0))
+    assert not np.array_equal(rows, draw(MANY, 10, 1))
+    assert draw(MANY, None, 0).size == 63
+
+
+def test_the_draw_of_a_sample_does_not_depend_on_others():
+    rows = draw(MANY, 10, 0)
+    alone = np.flatnonzero(MANY.codes == 2)
+    of_it = draw(Samples(np.array(["large"], dtype=object), np.zeros(50, int)), 10, 0)
+    assert alone[of_it].tolist() == rows[MANY.codes[rows] == 2].tolist()
+
+
+def test_every_part_of_a_draw_is_as_likely():
+    codes = np.zeros(20, int)
+    taken = [draw(Samples(np.array(["a"], dtype=object), codes), 5, seed) for seed in range(400)]
+    counts = np.bincount(np.concatenate(taken), minlength=20)
+    assert counts.sum() == 2000
+    assert counts.min() > 60  # 100 expected, standard deviation 9
+    assert counts.max() < 140
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"no such format", "not in the HDF5 format"), (None, "No such file"), ("h5", "it has no 'obs'")],
+)
+def test_files_that_are_none(tmp_path, content, message):
+    path = tmp_path / "cells.h5ad"
+    if content == "h5":
+        import h5py
+
+        h5py.File(path, "w").close()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises((ValueError, OSError), match=message):
+        Source(path)
+
+
+def test_what_is_no_source_of_cells(tmp_path):
+    with pytest.raises(TypeError, match="cells are a ndarray"):
+        Source(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="is a folder"):
+        Source(tmp_path)
+
+
+def test_wrong_layers_and_representations_are_named(cohort, tmp_path):
+    cohort.obsm["X_pca"] = np.zeros((cohort.n_obs, 2))
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    for place in (cohort, tmp_path / "cells.h5ad"):
+        with pytest.raises(ValueError, match=r"layer is 'count', but layers has no such entry: there are 'counts'"):
+            gm.tl.learn(place, "sample", "condition", layer="count")
+        with pytest.raises(ValueError, match=r"use_rep is 'pca', but obsm has no such entry: there are 'X_pca'"):
+            gm.tl.learn(place, "sample", "condition", use_rep="pca")
+
+
+def test_an_empty_matrix_asks_for_a_layer(cohort):
+    bare = ad.AnnData(obs=cohort.obs, var=cohort.var, layers={"counts": cohort.layers["counts"]})
+    with pytest.raises(ValueError, match="X is empty: give the layer"):
+        gm.tl.learn(bare, "sample", "condition")

@@ -1,0 +1,253 @@
+"""tl.learn: what it writes, that it survives files, and that the same cells give the same metric from anywhere."""
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import groundmetric as gm
+
+FAST = {"max_epochs": 4, "n_cells": 30}
+
+
+def learn(adata, **options):
+    gm.tl.learn(adata, "sample", "condition", **{**FAST, **options})
+    return adata
+
+
+def test_the_genes_that_tell_the_conditions_apart_are_found(learned):
+    top = learned.var["groundmetric_importance"].nlargest(8).index
+    assert learned.var.loc[top, "programme"].sum() >= 6  # 10 of 150 genes are
+
+
+def test_everything_is_where_others_look_for_it(learned):
+    metric, n = gm.tl.metric(learned), learned.n_obs
+    selected = learned.var_names.isin(metric.features)
+    assert 0 < selected.sum() < learned.n_vars
+    assert learned.obsm["X_groundmetric"].shape == (n, 5)
+    np.testing.assert_allclose(learned.obsm["X_groundmetric"], metric.project(learned.X[:, selected]), rtol=1e-12)
+    np.testing.assert_array_equal(learned.varm["groundmetric_components"][selected], metric.components.T)
+    assert not learned.varm["groundmetric_components"][~selected].any()
+    np.testing.assert_allclose(learned.var["groundmetric_importance"].sum(), 1.0)
+    np.testing.assert_array_equal(learned.var["groundmetric_importance"][selected], metric.importance())
+    drawn = learned.obs.loc[learned.obs["groundmetric_sampled"], "sample"].value_counts()
+    assert drawn.to_dict() == learned.obs["sample"].value_counts().clip(upper=40).to_dict()
+    entry = learned.uns["groundmetric"]
+    assert entry["version"] == gm.__version__
+    assert entry["params"] == {
+        "sample_key": "sample", "label_key": "condition", "genes": "variance", "n_cells": 40, "random_state": 0,
+        "raw_counts": False,
+    }  # fmt: skip
+    assert dict(zip(*entry["labels"].values(), strict=True))["S01"] == "control"
+    assert len(entry["history"]["loss"]) <= entry["learner"]["max_epochs"] == 40
+
+
+def test_it_is_the_plain_learner_on_the_drawn_cells_and_selected_genes(learned):
+    metric = gm.tl.metric(learned)
+    cells = learned[learned.obs["groundmetric_sampled"], metric.features]
+    D = gm.Distributions(cells.X, cells.obs["sample"], features=metric.features)
+    labels = cells.obs.drop_duplicates("sample").set_index("sample")["condition"]
+    plain = gm.GroundMetricLearner(max_epochs=40, random_state=0).fit(D, labels.loc[D.names].to_numpy(str))
+    np.testing.assert_array_equal(plain.components_, metric.components)
+    variance = learned[learned.obs["groundmetric_sampled"]].X.toarray().astype(float).var(axis=0)
+    assert learned.var_names[variance > variance.mean()].tolist() == metric.features
+
+
+def same(one, other):
+    """Two entries of `uns`, nested."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if np.asarray(one).dtype.kind in "OUT":
+        return np.asarray(one).tolist() == np.asarray(other).tolist()
+    return np.array_equal(one, other, equal_nan=True)
+
+
+@pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
+def test_files_keep_everything_and_are_enough_for_the_metric(learned, suffix, tmp_path, write_zarr):
+    path = tmp_path / f"cells{suffix}"
+    learned.write_h5ad(path) if suffix == ".h5ad" else write_zarr(learned, path)
+    back = ad.read_h5ad(path) if suffix == ".h5ad" else ad.read_zarr(path)
+    assert same(learned.uns["groundmetric"], back.uns["groundmetric"])
+    np.testing.assert_array_equal(back.obsm["X_groundmetric"], learned.obsm["X_groundmetric"])
+    np.testing.assert_array_equal(back.varm["groundmetric_components"], learned.varm["groundmetric_components"])
+    for source in (back, path, back[:, ::-1]):
+        metric = gm.tl.metric(source)
+        np.testing.assert_array_equal(metric.components, gm.tl.metric(learned).components)
+        np.testing.assert_array_equal(metric.importance(), gm.tl.metric(learned).importance())
+        assert metric.features == gm.tl.metric(learned).features
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "dense"])
+def test_every_format_and_place_gives_the_same_metric(cohort, kind, tmp_path):
+    expected = gm.tl.metric(learn(cohort.copy()))
+    form = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "dense": lambda X: X.toarray()}[kind]
+    cohort.layers["mine"] = cohort.X = form(cohort.X)
+    path = tmp_path / "cells.h5ad"
+    cohort.write_h5ad(path)
+    before = path.read_bytes()
+    backed = ad.read_h5ad(path, backed="r")
+    parts = [gm.tl.learn(place, "sample", "condition", **FAST) for place in (path, str(path), backed)]
+    parts.append(gm.tl.learn(path, "sample", "condition", layer="mine", **FAST))
+    backed.file.close()
+    assert path.read_bytes() == before
+    for found in [learn(cohort.copy()), *parts]:
+        np.testing.assert_allclose(gm.tl.metric(found).components, expected.components, rtol=1e-6, atol=1e-9)
+        assert gm.tl.metric(found).features == expected.features
+
+
+def test_of_a_file_the_drawn_cells_and_selected_genes_come_back(cohort, tmp_path):
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", **FAST)
+    whole = learn(cohort)
+    metric = gm.tl.metric(part)
+    assert part.var_names.tolist() == metric.features
+    assert part.obs["groundmetric_sampled"].all()
+    expected = whole[whole.obs["groundmetric_sampled"], metric.features]
+    assert part.obs_names.equals(expected.obs_names)
+    assert part.obs.columns.tolist() == whole.obs.columns.tolist()
+    assert (part.X != expected.X).nnz == 0
+    np.testing.assert_allclose(part.obsm["X_groundmetric"], expected.obsm["X_groundmetric"], rtol=1e-12)
+    np.testing.assert_array_equal(part.varm["groundmetric_components"], metric.components.T)
+
+
+def test_whole_numbers_in_a_layer_can_be_learned_from(cohort):
+    cohort.layers["counts"] = cohort.layers["counts"].astype(np.int64)
+    with pytest.warns(UserWarning, match=r"layers\['counts'\] holds whole numbers"):
+        learn(cohort, layer="counts")
+    assert cohort.uns["groundmetric"]["params"]["layer"] == "counts"
+
+
+def test_a_representation_can_be_learned_on(cohort):
+    Z = cohort.X[:, :10].toarray().astype(np.float32)
+    cohort.obsm["X_mine"] = Z
+    learn(cohort, use_rep="X_mine", n_components=2)
+    metric = gm.tl.metric(cohort)
+    assert metric.components.shape == (2, 10)
+    assert metric.features[:2] == ["X_mine_0", "X_mine_1"]
+    np.testing.assert_allclose(cohort.obsm["X_groundmetric"], metric.project(Z), rtol=1e-6)
+    assert not list(cohort.varm)
+    assert "groundmetric_importance" not in cohort.var
+    with pytest.raises(ValueError, match="no choice of layer or genes"):
+        learn(cohort, use_rep="X_mine", genes="all")
+
+
+def test_key_added_and_copy(cohort):
+    result = gm.tl.learn(cohort, "sample", "condition", key_added="mine", copy=True, **FAST)
+    assert "mine" not in cohort.uns
+    assert {"X_mine"} == set(result.obsm)
+    assert {"mine_components"} == set(result.varm)
+    assert {"mine_importance"} <= set(result.var)
+    assert "mine" in result.uns
+    np.testing.assert_array_equal(gm.tl.metric(result, key="mine").components, gm.tl.metric(learn(cohort)).components)
+    with pytest.raises(ValueError, match=r"no uns\['mine'\]: run tl\.learn first"):
+        gm.tl.metric(cohort, key="mine")
+
+
+def test_nothing_is_learned_from_samples_without_a_label(cohort):
+    """Neither genes nor scales nor the metric depend on them; but they are placed."""
+    labels = cohort.obs["condition"].astype(object)
+    hidden = cohort.obs["sample"].isin(["S02", "S09"]).to_numpy()
+    cohort.obs["known"] = labels.where(~hidden)
+    others = cohort[~hidden].copy()
+    gm.tl.learn(others, "sample", "known", **FAST)
+    wild = cohort.copy()
+    wild.X = sparse.csr_matrix(sparse.diags(np.where(hidden, 50.0, 1.0)) @ cohort.X).astype(np.float32)
+    for adata in (cohort, wild):
+        with pytest.warns(UserWarning, match=r"2 of 10 samples have no label in obs\['known'\] \(e\.g\. 'S02'\)"):
+            gm.tl.learn(adata, "sample", "known", **FAST)
+        np.testing.assert_array_equal(gm.tl.metric(adata).components, gm.tl.metric(others).components)
+        assert gm.tl.metric(adata).features == gm.tl.metric(others).features
+        np.testing.assert_array_equal(
+            adata.uns["groundmetric"]["metric"]["means"], others.uns["groundmetric"]["metric"]["means"]
+        )
+        assert np.isfinite(adata.obsm["X_groundmetric"]).all()
+        assert "S02" not in adata.uns["groundmetric"]["labels"]["samples"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [(None, "missing for all cells"), ("ill", "all samples have the label 'ill'")],
+)
+def test_labels_that_teach_nothing(cohort, labels, message):
+    cohort.obs["condition"] = pd.Series(labels, index=cohort.obs_names, dtype=object)
+    with pytest.raises(ValueError, match=message):
+        learn(cohort)
+
+
+def test_genes_by_rule_column_list_or_mask(cohort):
+    cohort.var["highly_variable"] = cohort.var["programme"]
+    programme = cohort.var_names[cohort.var["programme"]].tolist()
+    for genes in ("highly_variable", "programme", programme, programme[::-1], cohort.var["programme"].to_numpy()):
+        adata = learn(cohort.copy(), genes=genes)
+        assert gm.tl.metric(adata).features == programme
+    assert len(gm.tl.metric(learn(cohort.copy(), genes="all")).features) == cohort.n_vars
+    gm.pp.select_genes(cohort, method="highly_variable")
+    assert gm.tl.metric(learn(cohort)).features == programme
+    assert cohort.uns["groundmetric"]["params"]["genes"] == "highly_variable"
+
+
+def test_marks_of_select_genes_are_found_in_a_file(cohort, tmp_path):
+    cohort.var["highly_variable"] = cohort.var["programme"]
+    gm.pp.select_genes(cohort, method="highly_variable")
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", **FAST)
+    assert part.var["programme"].all()
+    assert part.uns["groundmetric"]["params"]["genes"] == "highly_variable"
+
+
+@pytest.mark.parametrize(
+    ("genes", "message"),
+    [
+        ("varience", r"neither a rule nor a column of var: there are 'variance'"),
+        ("highly_variable", r"run sc\.pp\.highly_variable_genes\(adata\) first"),
+        ("marker_of", "holds category: expected True and False"),
+        (["PROG01", "PRG02"], r"1 names that are not in var_names, e\.g\. 'PRG02': there are 'PROG02'"),
+        (np.ones(3, bool), r"mask of shape \(3,\): expected an entry for each of 150"),
+        (np.zeros(150, bool), "no gene is selected"),
+    ],
+)
+def test_genes_that_cannot_be(cohort, genes, message):
+    with pytest.raises(ValueError, match=message):
+        learn(cohort, genes=genes)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_no_numbers_are_named(cohort, value):
+    cohort.X = cohort.X.toarray()
+    cohort.X[7, 30] = value
+    gene = cohort.var_names[30]
+    with pytest.raises(ValueError, match=f"1 genes have values that are NaN or infinite, e.g. '{gene}'"):
+        learn(cohort, n_cells=None)
+    with pytest.raises(ValueError, match=f"points contain NaN or infinity.*feature '{gene}'"):
+        learn(cohort, n_cells=None, genes="all")
+
+
+def test_genes_of_the_same_name_are_refused_where_they_are_selected(cohort):
+    cohort.var_names = [*cohort.var_names[:-1], cohort.var_names[0]]
+    with pytest.raises(ValueError, match=r"have the name of another.*var_names_make_unique"):
+        learn(cohort, genes="all")
+
+
+def test_unknown_keywords_are_named(cohort):
+    with pytest.raises(TypeError, match=r"unexpected keyword 'strenght'.*there are 'strength'"):
+        learn(cohort, strenght=1.0)
+
+
+def test_own_penalties_and_starts_are_stored_as_far_as_a_file_can(cohort, tmp_path):
+    start = np.ones((1, 10))
+    learn(cohort, genes="programme", penalty=gm.learning.Lasso(), init=start, n_components=1)
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    kept = ad.read_h5ad(tmp_path / "cells.h5ad").uns["groundmetric"]["learner"]
+    assert "Lasso" in kept["penalty"]
+    np.testing.assert_array_equal(kept["init"], start)
+
+
+def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
+    cohort.obs["number"] = cohort.obs["sample"].cat.codes.astype(int)
+    cohort.obs["stage"] = (cohort.obs["condition"] == "disease").astype(int)
+    gm.tl.learn(cohort, "number", "stage", **FAST)
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    labels = ad.read_h5ad(tmp_path / "cells.h5ad").uns["groundmetric"]["labels"]
+    assert labels["samples"].tolist() == [str(k) for k in range(10)]
+    assert labels["labels"].tolist() == [0] * 5 + [1] * 5

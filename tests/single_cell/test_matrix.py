@@ -1,0 +1,124 @@
+"""Matrices are read in pieces, from memory or files, and every way gives the same values."""
+
+import anndata as ad
+import numpy as np
+import pytest
+from scipy import sparse
+
+from groundmetric.cells.genes import moments
+from groundmetric.cells.matrix import pieces, project, read
+from groundmetric.cells.source import Source
+
+RANDOM = np.random.default_rng(0)
+DENSE = np.where(RANDOM.random((70, 23)) < 0.3, RANDOM.integers(1, 9, (70, 23)), 0)
+ROWS = np.array([0, 1, 2, 9, 10, 31, 68, 69])
+COLUMNS = np.array([1, 2, 3, 11, 22])
+KINDS = {"dense": np.asarray, "csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "csr_array": sparse.csr_array}
+TYPES = ["float32", "float64", "uint8", "int64"]
+
+
+@pytest.fixture(params=["memory", "backed", "h5ad", "h5ad layer", "zarr layer"])
+def open_matrix(request, tmp_path, write_zarr):
+    """A way from a matrix to a place where it can be read from."""
+    opened = []
+
+    def place(matrix):
+        if request.param == "memory":
+            return matrix
+        layered = "layer" in request.param
+        adata = ad.AnnData(layers={"values": matrix}, shape=matrix.shape) if layered else ad.AnnData(matrix)
+        path = tmp_path / ("cells.zarr" if "zarr" in request.param else "cells.h5ad")
+        (write_zarr if "zarr" in request.param else ad.AnnData.write_h5ad)(adata, path)
+        opened.append(Source(ad.read_h5ad(path, backed="r") if request.param == "backed" else path))
+        return opened[-1].matrix("values" if layered else None)
+
+    yield place
+    for source in opened:
+        if source.adata is not None:
+            source.adata.file.close()
+        source.close()
+
+
+def as_array(values):
+    return values.toarray() if sparse.issparse(values) else np.asarray(values)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_read_gives_the_wanted_rows_and_columns(kind, dtype, open_matrix):
+    matrix = open_matrix(KINDS[kind](DENSE.astype(dtype)))
+    found = read(matrix, ROWS, COLUMNS)
+    np.testing.assert_array_equal(as_array(found), DENSE[np.ix_(ROWS, COLUMNS)])
+    assert found.dtype == ("float64" if dtype == "float64" else "float32")
+    assert sparse.issparse(found) == (kind != "dense")
+    np.testing.assert_array_equal(as_array(read(matrix, ROWS)), DENSE[ROWS])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 40])
+def test_pieces_cover_everything_once_whatever_their_size(kind, size, open_matrix):
+    matrix = open_matrix(KINDS[kind](DENSE.astype(np.float32)))
+    seen = np.zeros((ROWS.size, COLUMNS.size), int)
+    for piece in pieces(matrix, ROWS, COLUMNS, size):
+        np.testing.assert_array_equal(as_array(piece.values), DENSE[np.ix_(ROWS[piece.rows], COLUMNS[piece.columns])])
+        seen[piece.rows, piece.columns] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_projection_is_a_product(kind, open_matrix):
+    W = RANDOM.normal(size=(3, COLUMNS.size))
+    found = project(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS, COLUMNS, W)
+    np.testing.assert_allclose(found, DENSE[np.ix_(ROWS, COLUMNS)] @ W.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [50, 10**6])
+def test_moments_are_those_of_the_rows(kind, size, open_matrix, monkeypatch):
+    monkeypatch.setattr("groundmetric.cells.matrix.pieces.__defaults__", (None, size))
+    found = moments(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS)
+    np.testing.assert_allclose(found.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
+    assert found.looks_raw
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
+def test_no_digits_are_lost_where_the_mean_is_large(kind, monkeypatch):
+    monkeypatch.setattr("groundmetric.cells.matrix.pieces.__defaults__", (None, 100))
+    values = RANDOM.normal(1e8, 1.0, (300, 4))
+    found = moments(KINDS[kind](values), np.arange(300))
+    np.testing.assert_allclose(found.variance, values.var(axis=0), rtol=1e-6)
+    assert not found.looks_raw
+
+
+class Spy:
+    """A dense matrix in a file that remembers which rows were asked for."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype, self.asked = values, values.shape, values.dtype, []
+
+    def __getitem__(self, index):
+        self.asked += index.tolist()
+        return self.values[index]
+
+
+def test_only_the_wanted_rows_are_read_in_order():
+    spy = Spy(DENSE.astype(np.float32))
+    read(spy, ROWS, COLUMNS)
+    assert spy.asked == ROWS.tolist()
+
+
+def test_nothing_asked_for_is_nothing():
+    assert read(DENSE, np.array([], int), COLUMNS).shape == (0, COLUMNS.size)
+
+
+def test_text_is_no_matrix():
+    with pytest.raises(ValueError, match="expected numbers"):
+        read(np.array([["a"], ["b"]]), np.array([0, 1]))
+
+
+def test_backed_mode_would_load_layers_but_a_path_does_not(tmp_path):
+    ad.AnnData(layers={"values": sparse.csr_matrix(DENSE)}, shape=DENSE.shape).write_h5ad(tmp_path / "cells.h5ad")
+    with Source(tmp_path / "cells.h5ad") as source:
+        assert not sparse.issparse(source.matrix("values"))  # still in the file
+        assert source.on_disk

@@ -1,0 +1,180 @@
+"""tl.cell_relevance and tl.average: which cells tell the classes apart, and how that relates to their types."""
+
+import numpy as np
+import pytest
+import scanpy as sc
+from sklearn.metrics import roc_auc_score
+
+import groundmetric as gm
+from groundmetric.tl import held_out
+from groundmetric.tl.relevance import partners
+
+
+@pytest.fixture(scope="module")
+def judged(learned):
+    adata = learned.copy()
+    gm.tl.cell_relevance(adata)
+    return adata
+
+
+def test_relevance_shares_out_how_much_farther_other_classes_are(judged):
+    table = gm.tl.samples(judged)
+    distances, labels = table.obsp["groundmetric_distances"], table.obs["condition"].to_numpy()
+    other = labels[:, None] != labels
+    unit = distances[other].mean()
+    by_sample = judged.obs.groupby("sample", observed=True)
+    for s, name in enumerate(table.obs_names):
+        between, within = distances[s, other[s]].mean(), distances[s, ~other[s]].sum() / (np.sum(~other[s]) - 1)
+        cells = by_sample.get_group(name)
+        np.testing.assert_allclose(cells["groundmetric_between"].mean(), between, rtol=1e-9)
+        np.testing.assert_allclose(cells["groundmetric_within"].mean(), within, rtol=1e-9)
+        np.testing.assert_allclose(cells["groundmetric_relevance"].mean(), (between - within) / unit, rtol=1e-9)
+
+
+def test_cells_of_the_type_that_the_disease_is_in_are_the_relevant_ones(judged):
+    drawn = judged.obs[judged.obs["groundmetric_sampled"] & (judged.obs["condition"] == "disease")]
+    assert roc_auc_score(drawn["programme"], drawn["groundmetric_relevance"]) > 0.9
+
+
+def test_the_order_of_cells_makes_no_difference(judged):
+    mixed = judged[np.random.default_rng(0).permutation(judged.n_obs)].copy()
+    gm.tl.cell_relevance(mixed)
+    found = mixed.obs.loc[judged.obs_names, "groundmetric_relevance"]
+    expected = judged.obs.groupby("sample", observed=True)["groundmetric_relevance"].mean()
+    np.testing.assert_allclose(found.groupby(judged.obs["sample"], observed=True).mean(), expected, rtol=1e-9)
+    assert np.corrcoef(found.dropna(), judged.obs["groundmetric_relevance"].dropna())[0, 1] > 0.999
+
+
+def test_cells_that_were_not_drawn_have_none(judged):
+    assert judged.obs["groundmetric_relevance"].notna().tolist() == judged.obs["groundmetric_sampled"].tolist()
+
+
+def test_partners_are_at_most_so_many_of_each_class_and_never_oneself():
+    codes = np.array([0, 0, 0, 0, 1, 1, 2])
+    pairs = partners(codes, 2, np.random.default_rng(0))
+    assert np.all(pairs[:, 0] != pairs[:, 1])
+    assert len(set(map(tuple, pairs.tolist()))) == len(pairs)
+    for sample, other in enumerate(codes):
+        chosen = codes[pairs[pairs[:, 0] == sample, 1]]
+        expected = [min(2, np.sum(codes == c) - (c == other)) for c in range(3)]
+        assert np.bincount(chosen, minlength=3).tolist() == expected
+
+
+def test_fewer_partners_and_more_threads(judged):
+    adata = judged.copy()
+    gm.tl.cell_relevance(adata, n_jobs=2)
+    np.testing.assert_array_equal(adata.obs["groundmetric_relevance"], judged.obs["groundmetric_relevance"])
+    gm.tl.cell_relevance(adata, max_partners=2, random_state=1)
+    known = adata.obs["groundmetric_sampled"]
+    found = np.corrcoef(adata.obs.loc[known, "groundmetric_relevance"], judged.obs.loc[known, "groundmetric_relevance"])
+    assert found[0, 1] > 0.9
+    with pytest.raises(ValueError, match="method is 'guess'"):
+        gm.tl.cell_relevance(adata, method="guess")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Every time something is learned: the cells and samples that it is learned from."""
+    seen, fit = [], held_out.fit
+
+    def spy(values, selection, rows, samples, labels, learner, **options):
+        seen.append((selection, rows, samples, labels))
+        return fit(values, selection, rows, samples, labels, learner, **options)
+
+    monkeypatch.setattr(held_out, "fit", spy)
+    return seen
+
+
+def test_cells_are_judged_by_metrics_that_were_learned_without_their_sample(trained, calls, monkeypatch):
+    tested, project = [], held_out.project
+
+    def spy(matrix, rows, columns, components):
+        tested.append(rows)
+        return project(matrix, rows, columns, components)
+
+    monkeypatch.setattr(held_out, "project", spy)
+    gm.pp.select_genes(trained)  # a mark that all samples have a part in, and that may not be used
+    gm.tl.cell_relevance(trained, method="held_out", n_folds=2, n_repeats=2, n_neighbors=30)
+    assert len(calls) == len(tested) == 4
+    samples = trained.obs["sample"].to_numpy()
+    turns = np.zeros(trained.n_obs)
+    for (selection, rows, _, labels), cells in zip(calls, tested, strict=True):
+        assert selection.mask is None
+        assert not set(samples[rows]) & set(samples[cells])
+        assert set(labels.index) == set(samples[rows])
+        turns[cells] += 1
+    assert (turns == 2).all()
+    disease = trained.obs["condition"] == "disease"
+    accuracy = trained.obs.loc[disease].groupby("programme")["groundmetric_accuracy"].mean()
+    assert accuracy[True] > 0.9
+    assert accuracy[True] > accuracy[False] + 0.2
+    assert (trained.obs["groundmetric_involved"] == (trained.obs["groundmetric_accuracy"] >= 0.9)).all()
+
+
+def test_groups_of_samples_stay_together(trained, calls):
+    trained.obs["pair"] = trained.obs["sample"].map({f"S{k:02d}": f"pair{(k - 1) % 5}" for k in range(1, 11)})
+    gm.tl.cell_relevance(trained, method="held_out", n_folds=2, n_repeats=1, group_key="pair", genes="all")
+    pair = trained.obs.drop_duplicates("sample").set_index("sample")["pair"]
+    first, second = (set(pair[labels.index]) for *_, labels in calls)
+    assert not first & second
+    with pytest.raises(ValueError, match="differs within a sample"):
+        gm.tl.cell_relevance(trained, method="held_out", group_key="cell_type")
+
+
+def test_marks_of_unknown_origin_cannot_be_used_again(trained, calls):
+    gm.tl.learn(trained, "sample", "condition", genes="programme", n_cells=30, max_epochs=2)
+    options = {"method": "held_out", "n_folds": 2, "n_repeats": 1, "n_neighbors": 10}
+    with pytest.raises(ValueError, match="cannot be done again without the samples that are held out"):
+        gm.tl.cell_relevance(trained, **options)
+    gm.tl.cell_relevance(trained, genes=["PROG01", "PROG02", "PROG03", "PROG04", "PROG05"], **options)
+    gm.tl.cell_relevance(trained, genes="highly_variable", **options)
+    assert [selection.rule for selection, *_ in calls] == ["given"] * 2 + ["highly_variable"] * 2
+
+
+def test_samples_without_a_label_are_not_judged(cohort):
+    cohort.obs["known"] = cohort.obs["condition"].astype(object).where(cohort.obs["sample"] != "S01")
+    with pytest.warns(UserWarning, match="1 of 10 samples have no label"):
+        gm.tl.learn(cohort, "sample", "known", n_cells=30, max_epochs=2)
+    gm.tl.cell_relevance(cohort)
+    gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1)
+    hidden = cohort.obs["sample"] == "S01"
+    assert cohort.obs["groundmetric_accuracy"].isna().tolist() == hidden.tolist()
+    assert cohort.obs.loc[hidden, "groundmetric_relevance"].isna().all()
+    assert not cohort.obs.loc[hidden, "groundmetric_involved"].any()
+
+
+def distances(z):
+    return np.linalg.norm(z[:, None] - z, axis=2)
+
+
+@pytest.mark.parametrize("use_rep", [None, "X_mine"])
+def test_an_average_lies_between_the_learned_and_the_euclidean_distance(trained, use_rep):
+    trained = trained[:80].copy()
+    trained.obsm["X_mine"] = trained.X[:, :20].toarray()
+    squares = {}
+    for weight in (0.0, 0.3, 1.0):
+        gm.tl.average(trained, weight, use_rep=use_rep, n_pcs=10)
+        squares[weight] = distances(trained.obsm["X_groundmetric_average"]) ** 2
+    np.testing.assert_allclose(squares[0.3], 0.7 * squares[0.0] + 0.3 * squares[1.0], atol=1e-9)
+    for weight, expected in ((0.0, "X_groundmetric"), (1.0, "X_mine")):
+        np.testing.assert_allclose(squares[weight].mean(), 1.0)
+        if use_rep or weight == 0.0:
+            plain = distances(trained.obsm[expected].astype(float)) ** 2
+            np.testing.assert_allclose(squares[weight], plain / plain.mean(), atol=1e-9)
+
+
+def test_scanpy_takes_the_average_and_sees_condition_and_type(trained):
+    gm.tl.average(trained, key_added="X_between")
+    sc.pp.neighbors(trained, use_rep="X_between", n_neighbors=10, method="gauss")
+    links = trained.obsp["connectivities"].tocoo()
+    ill = (trained.obs["programme"]).to_numpy()
+    kind = trained.obs["cell_type"].cat.codes.to_numpy()
+    assert np.mean(ill[links.row] == ill[links.col]) > 0.95
+    assert np.mean(kind[links.row] == kind[links.col]) > 0.8
+
+
+def test_weights_and_genes_that_cannot_be(trained):
+    with pytest.raises(ValueError, match=r"weight is 1\.5"):
+        gm.tl.average(trained, 1.5)
+    with pytest.raises(ValueError, match="lacks genes of the metric"):
+        gm.tl.average(trained[:, :5].copy())
