@@ -34,13 +34,15 @@ def wide(seed):
 
 
 LOADERS = {"Flat": flat, f"Wide {EVIL}": wide}
+COHORT = {"n_samples_per_condition": 3, "cells_per_sample": 20, "n_genes": 120, "n_programme_genes": 5, "n_markers": 5}
+SMALL_COHORT = {"cohort": COHORT, "refits": 2, "permutations": 0}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A folder that the demo wrote, what it returned, and what it logged."""
     folder, lines = tmp_path_factory.mktemp("demo") / "new" / "folder", []
-    return folder, demo.run(folder, seed=3, loaders=LOADERS, max_epochs=8, log=lines.append), lines
+    return folder, demo.run(folder, seed=3, loaders=LOADERS, max_epochs=8, log=lines.append, **SMALL_COHORT), lines
 
 
 class Page(HTMLParser):
@@ -104,29 +106,32 @@ def test_learning_was_by_the_plain_learner(made):
 
 def test_files_are_those_that_are_listed(made):
     folder, findings, _ = made
-    listed = {name for found in findings["datasets"] for name in found["files"]}
+    listed = {name for found in [*findings["datasets"], findings["cohort"]] for name in found["files"]}
     assert {path.name for path in folder.iterdir()} == listed | {"results.json", "index.html"}
     for name in listed:
         start = (folder / name).read_bytes()[:5]
-        assert start.startswith({"png": b"\x89PNG", "svg": b"<?xml", "gm": b'{"for'}[name.rpartition(".")[2]])
+        assert start.startswith(
+            {"png": b"\x89PNG", "svg": b"<?xml", "gm": b'{"for', "h5ad": b"\x89HDF"}[name.rpartition(".")[2]]
+        )
     pictures = ["data", "learned_space", "ellipses", "training", "embedding_learned", "distances_euclidean"]
     assert {f"flat_{name}.svg" for name in pictures} <= listed
     assert "wide_script_alert_x_script_importance.png" in listed
 
 
 def test_page_shows_every_figure_with_a_text_for_those_who_do_not_see_it(made, page):
-    svgs = [attributes for tag, attributes in page.tags if tag == "svg"]
+    svgs = [attributes for tag, attributes in page.tags if tag == "svg" and "aria-hidden" not in attributes]
     figures = [name for found in made[1]["datasets"] for name in found["files"] if name.endswith(".svg")]
-    assert len(svgs) == len(figures) == 16
-    assert all(svg["role"] == "img" and len(svg["aria-label"]) > 10 for svg in svgs)
-    assert sum(tag == "figcaption" for tag, _ in page.tags) == 16
+    labelled = [svg["aria-label"] for svg in svgs if "aria-label" in svg]
+    assert len(figures) == 16
+    assert len(labelled) >= 16 + 2  # those of the cohort's samples beside them
+    assert all(len(label) > 10 for label in labelled)
 
 
 def test_page_loads_nothing(made, page):
     text = (made[0] / "index.html").read_text()
     assert "http:" not in text
     assert "https:" not in text
-    assert not {"script", "link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
+    assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
     loaded = page.every("href") + page.every("xlink:href") + page.every("src") + re.findall(r"url\(([^)]*)\)", text)
     assert all(target.startswith(("#", "data:image/png;base64,")) for target in loaded)
     assert "@import" not in text
@@ -153,8 +158,10 @@ def test_page_says_what_was_found(made, page):
 
 def test_names_cannot_break_out_of_the_page(made, page):
     assert EVIL in "".join(page.texts)  # as text
-    for name in ["index.html", *made[1]["datasets"][1]["files"]]:
-        if name.endswith((".html", ".svg")):
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "data"}, {}, {}]  # the page's own
+    for name in made[1]["datasets"][1]["files"]:
+        if name.endswith(".svg"):
             assert "<script" not in (made[0] / name).read_text()
 
 
@@ -170,12 +177,27 @@ def test_summary_and_log_say_what_happens(made):
 def test_same_seed_same_files_in_a_folder_that_exists(made, tmp_path):
     (tmp_path / "mine.txt").write_text("kept")
     (tmp_path / "index.html").write_text("old")
-    again = demo.run(tmp_path, seed=3, loaders={"Flat": flat}, max_epochs=8)
+    again = demo.run(tmp_path, seed=3, loaders={"Flat": flat}, max_epochs=8, **SMALL_COHORT)
     assert (tmp_path / "mine.txt").read_text() == "kept"
-    assert "Learning a ground metric" in (tmp_path / "index.html").read_text()
-    for name in again["datasets"][0]["files"]:
-        if not name.endswith(".gm"):  # holds a zip archive, which has a date
+    assert "A simulated cohort" in (tmp_path / "index.html").read_text()
+    for name in [*again["datasets"][0]["files"], *again["cohort"]["files"]]:
+        if not name.endswith((".gm", ".h5ad")):  # holds a zip archive, which has a date
             assert (tmp_path / name).read_bytes() == (made[0] / name).read_bytes(), name
+
+
+def test_what_was_put_in_is_compared_with_what_was_found(made, page):
+    folder, findings, _ = made
+    rows = {row["what"]: row for row in findings["cohort"]["put_in_and_found"]}
+    saved = gm.GroundMetric.load(folder / "cohort.gm")
+    top = [saved.features[k] for k in np.argsort(-saved.importance(), kind="stable")[:5]]
+    right = sum(name.startswith("PROG") for name in top)
+    assert rows["Genes that differ"]["put_in"] == "5: PROG01 to PROG05"
+    assert rows["Genes that differ"]["found"] == f"{right} of the 5 most important are among them"
+    assert rows["Cell type in which they differ"]["put_in"] == "Macrophage"
+    text = " ".join(page.texts)
+    for row in rows.values():
+        assert row["found"] in text
+        assert row["put_in"] in demo.summary(findings)
 
 
 def run_python(*arguments):
@@ -186,7 +208,8 @@ SMALL = """
 import functools, sys
 from groundmetric import cli, datasets, demo
 small = {"Small": lambda seed: datasets.make_modes(1, 10.0, points_per_mode=3, random_state=seed)}
-demo.run = functools.partial(demo.run, loaders=small, max_epochs=2)
+cohort = {"n_samples_per_condition": 3, "cells_per_sample": 15, "n_genes": 120}
+demo.run = functools.partial(demo.run, loaders=small, cohort=cohort, max_epochs=2, refits=1, permutations=0)
 sys.exit(cli.main(sys.argv[1:]))
 """
 

@@ -20,7 +20,7 @@ class Case:
     acts_in: str
 
 
-def simulate(n_per_class=6, n_points=40, n_features=30, effect=2.0, seed=0):
+def simulate(n_per_class=6, n_points=40, n_features=120, effect=2.0, seed=0):
     """Distributions of three kinds of points; in class "disease", kind "B" is higher in the features p0, p1, p2, p3.
 
     Kinds differ in the last features, distributions a little in all, and have different shares of the kinds.

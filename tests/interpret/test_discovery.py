@@ -18,7 +18,7 @@ def test_where_labels_say_nothing_a_small_q_is_as_rare_as_promised():
     random, n_runs = np.random.RandomState(0), 400
     called, overall, family = 0, [], 0
     for _ in range(n_runs):
-        table = importances(random, 40, 100)
+        table = importances(random, 40, 60)
         found = discoveries(table[0], table[1:])
         called += bool((found.q < 0.05).any())
         family += bool((found.family_p <= 0.05).any())

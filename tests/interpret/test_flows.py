@@ -46,7 +46,7 @@ def test_contributions_sum_to_the_cost_and_name_the_programme(case):
     options = {"y": case.y, "annotation": "cell_type", "value": case.acts_in}
     found = movement(case.D, "control", "disease", case.learner, **options)
     np.testing.assert_allclose(found.contribution.sum(), 1.0)
-    assert set(found.table()["feature"][:4]) == case.programme
+    assert case.programme < set(found.table()["feature"][:5])
     raised = [found.change[found.features.index(name)] > 0 for name in case.programme]
     assert all(raised)
     masses = flow(case.D, "control", "disease", case.learner, "cell_type", y=case.y)

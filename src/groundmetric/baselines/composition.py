@@ -53,6 +53,8 @@ class Composition(BaseEstimator):
     n_features_in_
     """
 
+    uses_labels = False  # so that a permutation test fits it once
+
     def __init__(
         self,
         n_clusters: int = 20,

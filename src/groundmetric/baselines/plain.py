@@ -57,6 +57,8 @@ class _Plain(GroundMetricMethod, BaseEstimator):
     _name: ClassVar[str]
     _centred: ClassVar[bool] = False  # does the distance change when all points are shifted?
 
+    uses_labels = False  # so that a permutation test fits it once
+
     def __init__(self, *, standardise: bool = False) -> None:
         self.standardise = standardise
 

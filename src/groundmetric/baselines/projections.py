@@ -35,6 +35,8 @@ class PCAEuclidean(GroundMetricMethod, BaseEstimator):
     metric_, components_, n_features_in_
     """
 
+    uses_labels = False  # so that a permutation test fits it once
+
     def __init__(
         self,
         n_components: int = 30,

@@ -84,6 +84,8 @@ class PseudobulkNeighbors(_Pseudobulk):
     n_features_in_
     """
 
+    uses_labels = False  # so that a permutation test fits it once
+
     def __init__(self, *, statistics: str = "mean") -> None:
         self.statistics = statistics
 

@@ -56,7 +56,8 @@ def discoveries(observed: Any, null: Any) -> Discoveries:
     table = np.vstack([observed, null])  # (arrangements, n_features)
     mean = table.mean(axis=0)
     excess = np.divide(table, mean, out=np.ones_like(table), where=mean > 0)
-    tails = [_tail_ratios(row, np.sort(excess, axis=None), len(table)) for row in excess]
+    pool = np.sort(excess, axis=None)
+    tails = [_tail_ratios(row, pool, len(table)) for row in excess]
     smallest = np.array([ratios.min() for ratios in tails])
     overall = float(np.mean(smallest <= smallest[0]))
     return Discoveries(

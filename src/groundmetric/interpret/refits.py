@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,8 +87,7 @@ class Again:
         if "random_state" in fresh.get_params():
             fresh.set_params(random_state=seed)
         few = thinned(self.D, self.max_points, np.random.RandomState(seed))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # e.g. a class of one distribution: the first fit has said it
+        with _quiet():
             metric = fresh.fit(few[places], labels).metric_
         return Refit(metric.importance(), self.reference.angles(metric), time.perf_counter() - start)
 
@@ -95,12 +97,29 @@ def fit_all(
 ) -> list[Refit]:
     """A refit for every job (places, labels, seed), side by side, in order."""
     run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
-    with tqdm(total=len(jobs), desc=title, unit="fit", disable=None if verbose else True, leave=False) as bar:
+    with (
+        _quiet(),
+        tqdm(total=len(jobs), desc=title, unit="fit", disable=None if verbose else True, leave=False) as bar,
+    ):
         done = []
         for refit in run(joblib.delayed(again)(*job) for job in jobs):
             done.append(refit)
             bar.update()
     return done
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the first fit has said already, e.g. that a class has one distribution.
+
+    Filters belong to the process: only its main thread may set them and put them back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def bootstrap_places(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:

@@ -136,7 +136,8 @@ def summarise_points(
 
     Parameters
     ----------
-    values : array in the order of `D.points`; points where it is missing (NaN) do not count
+    values : array in the order of `D.points` (from an array in the order that D was made from: ``values[D.order]``);
+        points where it is missing (NaN) do not count
     D, y, annotation, groups, n_draws, confidence : as in `annotation_relevance`
     """
     D = as_distributions(D)

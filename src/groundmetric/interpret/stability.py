@@ -67,7 +67,11 @@ class Stability:
 
     @property
     def interval(self) -> np.ndarray:
-        """Lower and upper ends of each importance, (2, n_features): percentiles of the refits."""
+        """Lower and upper ends of each importance, (2, n_features): percentiles of the refits.
+
+        A bootstrap sample has fewer different distributions than the cohort, so that weight scatters over more
+        features: the interval of an important one may lie below its importance as fitted.
+        """
         ends = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
         return np.quantile(self.refits, ends, axis=0)
 
@@ -139,9 +143,9 @@ def stability(
     feature with a small q may owe it to another one that it goes along with. Settings of the learner that were chosen
     by looking at these labels favour them a little.
 
-    Every fit starts at a discriminant of its own sample, and is shorter than the first. To start it at the W of the
-    first fit would save no more, and shows too little: where the first fit separates the classes, nothing pulls at its
-    W on a new sample either, and intervals come out at a half to a third of what they are.
+    Every fit starts at a discriminant of its own sample and is shorter than the first. To start it at the W of the
+    first would save no more, and show too little: where that separates the classes already, nothing pulls at it on a
+    new sample either, and intervals come out up to three times too narrow.
 
     Parameters
     ----------
@@ -252,9 +256,10 @@ def _top(importance: np.ndarray, n: int) -> list[int]:
 
 def _warn(result: Stability) -> None:
     if result.agreement < 0.5:
+        length = "" if result.epochs is None else f" of {result.epochs} epochs"
         warnings.warn(
-            f"fits of {result.epochs} epochs find only {result.agreement:.0%} of the {result.n_top} features that the "
-            "learner has found: raise `epochs`",
+            f"a fit{length} to the same distributions finds only {result.agreement:.0%} of the {result.n_top} features "
+            "that the learner has found: raise `epochs`, or, if it was trained no longer, take their order for chance",
             UserWarning,
             stacklevel=3,
         )

@@ -172,7 +172,7 @@ def type_table(run: Run, type_key: str, found: dict[str, list]) -> Table:
     labels = run.stored.labels.astype(str).reindex(shares.index)
     by_label = shares.groupby(labels.to_numpy()).mean()
     fields = [Field("Cell type"), Field("Share of difference", ".1%", bar=True), Field("Low", ".1%"),
-              Field("High", ".1%"), Field("Relevance", "+.3f", note="mean of a cell, in mean distances between labels")]  # fmt: skip
+              Field("High", ".1%"), Field("Relevance", "+.3f", note="mean of its cells")]  # fmt: skip
     fields += [Field(f"Cells in {label}", ".1%") for label in by_label.index]
     rows = [
         [name, *(found[part][k] for part in ("share", "low", "high", "relevance")),

@@ -14,6 +14,7 @@ import numpy as np
 from .. import __version__, baselines, tl
 from ..estimators import GroundMetricLearner
 from ..evaluation import Comparison, compare, folds, permutation_test
+from ..evaluation.feasibility import Split
 from ..interpret import stability
 from ..reproduce.cohorts import INSIDE, Labelled, read_cohort
 from ..reproduce.keeping import read, without_nan, write
@@ -24,8 +25,9 @@ from .run import Run
 SCORE = "balanced_accuracy"
 LEARNED = "learned metric"
 QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
-FOLDS = 5
+FOLDS, NEIGHBORS = 5, 5
 KEPT = "report"  # folder of a run
+FORMAT = 2  # of what is kept: another number, and it is computed anew
 Log = Callable[[str], None]
 
 
@@ -33,7 +35,14 @@ def kept(run: Run, name: str, asked: Any, compute: Callable[[], Any]) -> Any:
     """Plain data that is computed once for the same question to the same run."""
     if run.folder is None:
         return compute()
-    state = [__version__, run.stored.metric.components, run.stored.params, list(map(str, run.stored.labels)), asked]
+    state = [
+        __version__,
+        FORMAT,
+        run.stored.metric.components,
+        run.stored.params,
+        list(map(str, run.stored.labels)),
+        asked,
+    ]
     path = run.folder / KEPT / f"{name}-{joblib.hash(state)[:12]}.json"
     answer = read(path)
     if answer is None:
@@ -84,7 +93,8 @@ def evaluate(
         cohort = read_once()
         return permutation_test(
             _methods(run, cohort)[LEARNED], cohort.D, cohort.y, splits=_folds(cohort), groups=cohort.groups,
-            n_permutations=permutations, score=SCORE, n_jobs=n_jobs, random_state=0, verbose=verbose,
+            n_permutations=permutations, score=SCORE, k=_voters(_splits(cohort)), n_jobs=n_jobs, random_state=0,
+            verbose=verbose,
         ).to_dict()  # fmt: skip
 
     scores = kept(
@@ -99,9 +109,10 @@ def _scores(
 ) -> dict[str, Any]:
     number = _folds(cohort)
     log(f"comparing the learned metric with {', '.join(QUICK)} on held-out samples ({number} folds)")
-    splits = folds(cohort.y, groups=cohort.groups, n_splits=number, random_state=0)
+    splits = _splits(cohort)
     found = compare(
-        _methods(run, cohort), cohort.D, cohort.y, splits=splits, groups=cohort.groups, points=False, n_jobs=n_jobs,
+        _methods(run, cohort), cohort.D, cohort.y, splits=splits, groups=cohort.groups, k=_voters(splits), points=False,
+        n_jobs=n_jobs,
         verbose=verbose,
     )  # fmt: skip
     held = f"the samples, those of one {group_key} together," if group_key else "the samples"
@@ -110,9 +121,17 @@ def _scores(
         "chance": 1 / len(found.classes),
         "rows": [_row(found, method) for method in found.methods],
         "how": f"In each of {number} folds, a part of {held} is held out, everything is learned from the others, and "
-        "each held-out sample is given the label of the 5 samples nearest to it",
+        f"each held-out sample is given the label of the {_voters(splits)} samples nearest to it",
         "notes": [*cohort.notes, *found.notes],
     }
+
+
+def _splits(cohort: Labelled) -> list[Split]:
+    return folds(cohort.y, groups=cohort.groups, n_splits=_folds(cohort), random_state=0)
+
+
+def _voters(splits: list[Split]) -> int:
+    return min(NEIGHBORS, *(train.size for train, _ in splits))
 
 
 def _folds(cohort: Labelled) -> int:

@@ -100,11 +100,12 @@ class Caution:
 
 @dataclass(frozen=True)
 class Part:
-    """A section that the caller adds: a title for the contents and markup."""
+    """A section that the caller adds: a title for the contents and markup; at the end, or right after the summary."""
 
     identifier: str
     title: str
     body: Markup
+    first: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Figures of the page as SVG, in the colours of the page; scripts add names and colours, but each can be read without."""
+"""Figures of the page as SVG; scripts add names on hover and colours, but each can be read without."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -74,7 +75,8 @@ def render(draw: Draw, name: str) -> dict[str, bytes]:
     """The figure as PNG, on white, and as SVG, without a background."""
     png, svg = io.BytesIO(), io.BytesIO()
     # No date and no random identifiers: the same figure is the same file.
-    with mpl.rc_context({**pl.STYLE, "svg.hashsalt": name}):
+    with mpl.rc_context({**pl.STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name: a box stands for it
         figure = Figure(layout="constrained")
         draw(figure.add_subplot())
         figure.savefig(png, format="png", facecolor="white")

@@ -53,6 +53,7 @@ def _sections(content: Content) -> list[tuple[str, str, Markup]]:
     """Identifier, title and inside of each; what is missing is left out."""
     found: list[tuple[str, str, Any]] = [
         ("summary", "Summary", _summary(content)),
+        *((part.identifier, part.title, part.body) for part in content.parts if part.first),
         ("scores", "How good it is", _scores(content.evaluation)),
         ("sample-maps", "Samples", _samples(content)),
         ("cell-maps", "Cells", _cells(content.cells)),
@@ -61,7 +62,7 @@ def _sections(content: Content) -> list[tuple[str, str, Markup]]:
         ("cell-types", "Cell types", None if content.types is None else _types(content.types)),
         ("training", "Training", _training(content.history)),
         ("data-and-parameters", "Learned from what", _facts(content.facts)),
-        *((part.identifier, part.title, part.body) for part in content.parts),
+        *((part.identifier, part.title, part.body) for part in content.parts if not part.first),
         ("left-out", "Left out", _left_out(content.left_out)),
     ]
     return [(name, title, inside) for name, title, inside in found if inside]
@@ -78,7 +79,7 @@ def _summary(content: Content) -> Markup:
 def _scores(found: Evaluation | None) -> Markup | None:
     if found is None:
         return None
-    fields = [Field("Method"), Field("Score", ".2f", note="balanced accuracy"), Field("Low", ".2f"), Field("High", ".2f"),
+    fields = [Field("Method"), Field("Score", ".2f"), Field("Low", ".2f"), Field("High", ".2f"),
               Field("Lead of learned", "+.2f"), Field("Lead low", "+.2f"), Field("Lead high", "+.2f"),
               Field("p (Holm)", ".2g"), Field("Seconds", ".1f", note="per fold")]  # fmt: skip
     keys = ("value", "low", "high", "lead", "lead_low", "lead_high", "p", "seconds")
@@ -86,12 +87,12 @@ def _scores(found: Evaluation | None) -> Markup | None:
     parts: list[Any] = [
         tag("p", f"{found.how}. Nothing is chosen by looking at the held-out samples."),
         tag("figure", drawing.intervals(found), class_="single"),
-        table(Table("method-scores", "Balanced accuracy on held-out samples, with 95 % intervals over samples", fields, rows)),
+        table(Table("method-scores", "Balanced accuracy on held-out samples, with 95 % intervals", fields, rows)),
     ]  # fmt: skip
     if found.test is not None:
-        test = found.test
-        parts.append(tag("p", f"Against chance: with labels permuted among {test['exchanged']} {len(test['null'])} times "
-                         f"and everything done again, p = {test['p']:.3g} (balanced accuracy {test['statistic']:.2f}; no p "
+        test, exchanged = found.test, found.test["exchanged"].replace("distributions", "samples")
+        parts.append(tag("p", f"Against chance: with labels permuted among {exchanged} {len(test['null'])} "
+                         f"times and everything done again, p = {test['p']:.3g} (score {test['statistic']:.2f}; no p "
                          f"can be below {1 / (1 + len(test['null'])):.2g} with so many permutations)."))  # fmt: skip
     failed = [f"{row['method']}: {row['status']}" for row in found.rows if row["status"] != "ok"]
     notes = [tag("p", note, class_="note") for note in [*found.notes, *failed]]
@@ -147,8 +148,8 @@ def _cells(found: CellMap) -> Markup:
 def _genes(content: Content) -> Markup:
     text = (
         "Importance is the share of the squared distance between cells that a feature accounts for, in units of its "
-        "spread; shares sum to 100 %. It says that a feature counts, not that it causes anything; of features that rise "
-        "and fall together, the metric may choose any."
+        "spread; shares sum to 100 %. It says that a feature counts, not that it causes anything; of features that "
+        "rise and fall together, the metric may choose any."
     )
     return join(tag("p", text, class_="note"), table(content.genes))
 
@@ -182,8 +183,8 @@ def _axes(axes: list[Axis], feature: str) -> Markup:
 def _types(types: Table) -> Markup:
     text = (
         "How much farther samples of other labels are than those of the own, shared out among the types of the cells "
-        "that travel; intervals are over samples. Shares sum to 100 %, and may be negative. The last columns are the mean "
-        "shares of cells: where they differ, labels differ in composition."
+        "that travel; intervals are over samples. Shares sum to 100 %, and may be negative. The last columns are the "
+        "mean shares of cells: where they differ, labels differ in composition."
     )
     return join(tag("p", text, class_="note"), table(types))
 

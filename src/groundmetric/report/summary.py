@@ -45,8 +45,11 @@ def _against(best: dict) -> str:
     if lead is None:
         return start + "the two could not be compared."
     sure = p is not None and p < SURE
-    amount = f"{abs(lead):.2f}" + (f", 95 % interval {best['lead_low']:+.2f} to {best['lead_high']:+.2f}" if
-                                   best.get("lead_low") is not None else "") + (f", p = {p:.2g}" if p is not None else "")  # fmt: skip
+    amount = f"{abs(lead):.2f}"
+    if best.get("lead_low") is not None:
+        amount += f"; 95 % interval of the lead {best['lead_low']:+.2f} to {best['lead_high']:+.2f}"
+    if p is not None:
+        amount += f"; p = {p:.2g}"
     if lead > 0 and sure:
         return f"{start}the learned metric is better (by {amount})."
     if lead < 0 and sure:
@@ -64,8 +67,8 @@ def _chance(found: Evaluation) -> str:
     if test["p"] < SURE:
         return f"With labels permuted, scores that high are rare (p = {test['p']:.2g}, {n} permutations)."
     return (
-        f"Scores that high also come up with permuted labels (p = {test['p']:.2g}, {n} permutations): these data do not "
-        "show that the label can be told from the cells, and what follows should be read as noise until shown otherwise."
+        f"Scores that high also come up with permuted labels (p = {test['p']:.2g}, {n} permutations): these data do "
+        "not show that the label can be told from the cells; read what follows as noise until shown otherwise."
     )
 
 

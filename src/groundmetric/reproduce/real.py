@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,26 +49,35 @@ SETS = (
             "responders to checkpoint therapy or not, 10 principal components"),
     RealSet("Glioblastoma", "zhao_gbm_panobinostat_10samples.h5ad", "patient", "leave group out", 5, 100,
             "slices with a drug or without, 300 genes"),
+    RealSet("B-cell receptor", "bodenmiller_bcrxl_cytof_16samples.h5ad", "patient", "folds", 2, 100,
+            "blood cells stimulated or not, 24 markers", score="silhouette"),
+    RealSet("Interferon", "kang_ifnb_pbmc_16samples.h5ad", "donor", "folds", 2, 100,
+            "blood cells with interferon-β or without, genes chosen by variance", "variance",
+            depth="n_counts_all_genes", score="silhouette"),
     RealSet("Lung cancer", "maynard_lung_tki_44samples.h5ad", "patient", "folds", 5, 100,
             "biopsies before, on and after targeted therapy, genes chosen by variance", "variance", 20),
     RealSet("IgA nephropathy", "pilot_igan_glomeruli_634patients.h5ad", None, "folds", 3, 100,
             "three levels of kidney function, 14 measures of glomeruli", standardise=True),
-    RealSet("Interferon", "kang_ifnb_pbmc_16samples.h5ad", "donor", "folds", 2, 100,
-            "blood cells with interferon-β or without, genes chosen by variance", "variance",
-            depth="n_counts_all_genes", score="silhouette"),
-    RealSet("B-cell receptor", "bodenmiller_bcrxl_cytof_16samples.h5ad", "patient", "folds", 2, 100,
-            "blood cells stimulated or not, 24 markers", score="silhouette"),
 )  # fmt: skip
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """By data set: what it is, and a row per method. Files that are not there are named under "absent"."""
+def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda found: None) -> dict[str, Any]:
+    """By data set: what it is, and a row per method. Files that are not there are named under "absent".
+
+    This takes long, so that `keep` is called after every data set with what there is.
+    """
     if plan.data is None or not plan.data.is_dir():
         plan.log("real: no folder of data (--data), so this section is left out")
-        return {"absent": [data.file for data in SETS], "sets": {}}
+        return {"absent": [data.file for data in SETS], "pending": [], "sets": {}}
     here = [data for data in SETS if (plan.data / data.file).exists()]
-    sets = {data.name: _study(data, plan) for data in (here[:2] if plan.quick else here)}
-    return {"absent": [data.file for data in SETS if data not in here], "sets": sets}
+    here = here[:2] if plan.quick else here
+    absent = [data.file for data in SETS if not (plan.data / data.file).exists()]
+    found: dict[str, Any] = {"absent": absent, "pending": [data.name for data in here], "sets": {}}
+    for data in here:
+        found["sets"][data.name] = _study(data, plan)
+        found["pending"].remove(data.name)
+        keep(found)
+    return found
 
 
 def _study(data: RealSet, plan: Plan) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +60,31 @@ def reproduce(
     check_output(folder)
     work = _work_folder(folder, quick, seed)
     plan = Plan(work, n_jobs, quick, None if data is None else Path(data), seed, verbose, log)
-    findings = {name: kept for name in SECTIONS if (kept := read(work / f"{name}.json")) is not None}
     files: list[str] = []
+
+    def keep(section: str, found: dict[str, Any]) -> None:
+        write(work / f"{section}.json", without_nan(found))
+        files[:] = write_page(_finished(work), folder, quick=quick, version=__version__)
+
     for section in chosen:
         started = time.perf_counter()
-        findings[section] = without_nan(_run(section, plan, folder / "results"))
-        write(work / f"{section}.json", findings[section])
-        files = write_page(findings, folder, quick=quick, version=__version__)
+        keep(section, _run(section, plan, folder / "results", partial(keep, section)))
         log(f"{section}: done in {time.perf_counter() - started:.0f} s; wrote {folder / 'results.md'}")
-    return {"sections": {name: findings[name] for name in SECTIONS if name in findings}, "files": files}
+    return {"sections": _finished(work), "files": files}
 
 
-def _run(section: str, plan: Plan, pictures: Path) -> dict[str, Any]:
+def _run(section: str, plan: Plan, pictures: Path, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     if section == "figures":
         return figures.run(plan, pictures)
-    steps = {
-        "classification": classification, "clustering": clustering, "timing": timing, "surface": surface, "real": real,
-    }  # fmt: skip
+    if section == "real":
+        return real.run(plan, keep)
+    steps = {"classification": classification, "clustering": clustering, "timing": timing, "surface": surface}
     return steps[section].run(plan)
+
+
+def _finished(work: Path) -> dict[str, Any]:
+    """The findings of all sections that were ever finished here, perhaps by another process in the meantime."""
+    return {name: kept for name in SECTIONS if (kept := read(work / f"{name}.json")) is not None}
 
 
 def check_output(folder: Path) -> None:

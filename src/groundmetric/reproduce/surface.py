@@ -15,16 +15,19 @@ from .protocol import K_POINTS, K, Plan, halves, learner, synthetic
 LEVELS = ("distributions", "points")
 # Points that are voted on, of either side, at most.
 MAX_POINTS = 1500
+# The paper trains for 30 to 50 epochs; of 25 settings, most show within the former what they are.
+MAX_EPOCHS = 30
 
 
 def run(plan: Plan) -> dict[str, Any]:
     """By data set and level: mean accuracies, a row per margin and a column per strength."""
-    n_splits = 1 if plan.quick else 3
-    parameters = learner(plan).get_params()
+    n_splits = 1 if plan.quick else 2
+    max_epochs = min(plan.max_epochs, MAX_EPOCHS)
+    parameters = {**learner(plan).get_params(), "max_epochs": max_epochs}
     tasks = {
         f"{data}/{margin}/{strength}/{split}": (
             _score,
-            (data, {**parameters, "margin": margin, "strength": strength}, split, n_splits, plan.seed, plan.quick),
+            (data, {**parameters, "margin": margin, "strength": strength}, split, plan.seed, plan.quick),
         )
         for data in paper.DATA
         for split in range(n_splits)
@@ -37,7 +40,12 @@ def run(plan: Plan) -> dict[str, Any]:
     def mean(data: str, margin: float, strength: float, level: str) -> float:
         return float(np.mean([answers[f"{data}/{margin}/{strength}/{split}"][level] for split in range(n_splits)]))
 
-    found: dict[str, Any] = {"n_splits": n_splits, "grid": list(plan.grid), "max_points": MAX_POINTS}
+    found: dict[str, Any] = {
+        "n_splits": n_splits,
+        "grid": list(plan.grid),
+        "max_points": MAX_POINTS,
+        "max_epochs": max_epochs,
+    }
     for data in paper.DATA:
         found[data] = {
             level: [[mean(data, margin, strength, level) for strength in plan.grid] for margin in plan.grid]
@@ -46,9 +54,9 @@ def run(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def _score(data: str, parameters: dict, split: int, n_splits: int, seed: int, quick: bool) -> dict[str, float]:
+def _score(data: str, parameters: dict, split: int, seed: int, quick: bool) -> dict[str, float]:
     D, y = synthetic(data, seed, quick)
-    train, test = halves(y, n_splits, seed)[split]
+    train, test = halves(y, split + 1, seed)[split]
     protocol = Protocol(k=K, k_points=K_POINTS, weights="uniform", max_points=MAX_POINTS)
     result = attempt(GroundMetricLearner(**parameters), Cohort(D, y, np.unique(y)), train, test, protocol)
     if not result.scores:

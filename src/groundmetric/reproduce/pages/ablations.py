@@ -11,9 +11,9 @@ from ..tables import markdown, number, prose, write_csv
 
 LEVELS = ("distributions", "points")
 SURFACE = """
-    Accuracy on held-out halves over the paper's grid, mean over {n_splits} halves; of points, at most
-    {max_points:,} vote and are voted on. Our margin is in units of the mean distance at the start, and the penalty
-    in units of its value there, so that these axes are not those of the paper."""
+    Accuracy on held-out halves over the paper's grid, mean over {n_splits} halves, at most {max_epochs} epochs; of
+    points, at most {max_points:,} vote and are voted on. Our margin is in units of the mean distance at the start,
+    and the penalty in units of its value there, so that these axes are not those of the paper."""
 TIMING = """
     Seconds per epoch on Synth 200D by neighbours and rank, the paper's in brackets. Ours are CPU seconds of one
     thread (mean of {n_epochs} epochs, from a cold start); the paper's were measured on 64 cores: other machines and
@@ -34,7 +34,7 @@ def surface(found: dict[str, Any], folder: Path) -> list[str]:
     table, picture = write_csv(folder / "surface.csv", records), draw_surface(found, folder)
     return [
         "## Margin and strength",
-        prose(SURFACE, n_splits=found["n_splits"], max_points=found["max_points"]),
+        prose(SURFACE, n_splits=found["n_splits"], max_points=found["max_points"], max_epochs=found["max_epochs"]),
         f"![accuracy by margin and strength](results/{picture})",
         "Patient level: " + "; ".join(_breadth(data, found[data]["distributions"]) for data in paper.DATA) + ".",
         f"As CSV: [{table}](results/{table})",

@@ -20,7 +20,7 @@ WHY = {
     "baseline: in 2D it is higher where both features have one scale",
     "LMNN": "how far it gets from its start within 100 steps of 10⁻⁶ depends on the units of the features and on the "
     "points drawn (here at most {points:,}); as published and with the scripts' map it differs as widely as shown",
-    "LFDA": "we cannot say for certain; its weights rest on the third neighbour of each point alone, the paper's sample "
+    "LFDA": "we cannot say for certain; its weights rest on the third neighbour of each point, the paper's sample "
     "is another, and the scripts' form follows metric-learn where that departs from the publication",
     "NCA": "it ends in a local optimum near its start; the paper fits it once, on all points of a sample drawn "
     "separately, here on at most {points:,} points of each training half",
@@ -66,8 +66,7 @@ def classification(found: dict[str, Any], folder: Path) -> list[str]:
         _times(found),
         f"![accuracy of every method, and the paper's](results/{picture})",
         "\n".join([_goal(found), *(_agreement(data, study) for data, study in found.items())]),
-        prose(ONCE, points=MAX_POINTS),
-        _once(found),
+        *([prose(ONCE, points=MAX_POINTS), _once(found)] if "once" in first else []),
         prose(WEIGHTED, scores=_weighted(found)),
         _leads(found),
         f"As CSV: [{table}](results/{table})",
@@ -148,7 +147,7 @@ def _agreement(data: str, study: dict[str, Any]) -> str:
 
 def _forms(name: str, study: dict[str, Any]) -> dict[str, float]:
     """The mean accuracy of a baseline in each of its forms."""
-    rows, once = study["rows"], study["once"]
+    rows, once = study["rows"], study.get("once", {})
     found = {}
     for form, where in ((name, "as published"), (name + SCRIPTS, "with the scripts' map")):
         if form in rows and rows[form]["distributions"]:

@@ -27,6 +27,8 @@ def real(found: dict[str, Any], folder: Path) -> list[str]:
         picture = draw_scores(found["sets"], "balanced_accuracy", folder, "real")
         table = write_csv(folder / "real.csv", _records(found["sets"]))
         parts += [f"![scores on real data](results/{picture})", f"As CSV: [{table}](results/{table})"]
+    if found["pending"]:
+        parts.append(f"The run was not finished when this page was written. Missing: {', '.join(found['pending'])}.")
     if found["absent"]:
         parts.append(f"Left out, because the files were not there: {', '.join(found['absent'])}.")
     return parts

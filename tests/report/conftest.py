@@ -1,0 +1,64 @@
+"""A run with hostile names, and its report."""
+
+import pytest
+
+import groundmetric as gm
+from groundmetric import cli
+
+SCRIPT = "<script>window.broken = 1</script>"
+NAMES = [f"S1 {SCRIPT}", 'S2 "quoted"', "S3 'single' & more", "S4 </script><img src=x onerror=alert(1)>", "S5 🧬", "S6"]
+
+
+def hostile_cohort():
+    """Six samples whose names, labels, genes and columns are no good in a page."""
+    cohort = gm.datasets.make_cohort(
+        3, 30, 60, cell_types=["A", "B"], n_markers=5, n_programme_genes=10, programme_strength=3.0, random_state=0
+    )
+    del cohort.uns["truth"]
+    obs = cohort.obs
+    obs["sample"] = obs["sample"].cat.rename_categories(NAMES)
+    obs["condition"] = obs["condition"].cat.rename_categories(["<b>well</b>", 'ill "é" 🤒'])
+    obs["cell_type"] = obs["cell_type"].cat.rename_categories(["A<i>", "B"])
+    obs["<u>batch"] = obs["condition"].astype(str)
+    cohort.var_names = [f"{name}{SCRIPT}" if name == "PROG01" else f"{name}'\"&" for name in cohort.var_names]
+    return cohort
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    hostile_cohort().write_h5ad(folder / "cells.h5ad")
+    command = [
+        "learn",
+        str(folder / "cells.h5ad"),
+        "--sample",
+        "sample",
+        "--label",
+        "condition",
+        "--epochs",
+        "5",
+        "--genes",
+        "all",
+    ]
+    assert cli.main([*command, "-o", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def written(run_folder):
+    """The path of a report with everything, and what `write` returned."""
+    sets = run_folder.parent / "sets.gmt"
+    metric = gm.tl.metric(run_folder / "cells.h5ad")
+    genes = "\t".join(metric.features[k] for k in (-metric.importance()).argsort()[:9])
+    sets.write_text(f"PROGRAMME <b>SET</b>\tnone\t{genes}\n")
+    page, lines = run_folder.parent / "page.html", []
+    found = gm.report.write(
+        run_folder,
+        page,
+        gene_sets=sets,
+        refits=2,
+        permutations=3,
+        figures=run_folder.parent / "figures",
+        log=lines.append,
+    )
+    return page, found, lines

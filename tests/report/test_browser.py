@@ -1,0 +1,190 @@
+"""The report opened in headless Chromium: it works, says no error, and asks the network for nothing."""
+
+import shutil
+
+import pytest
+
+from .conftest import NAMES, SCRIPT
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+    "--force-prefers-reduced-motion",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    driver, chromium = shutil.which("chromedriver"), shutil.which("chromium") or shutil.which("google-chrome")
+    if driver is None or chromium is None:
+        pytest.skip("chromium and chromium-driver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}", "--window-size=1280,900"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    folder = tmp_path_factory.mktemp("saved")
+    options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    browser.saved = folder
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def opened(browser, written):
+    browser.get(written[0].as_uri())
+    return browser
+
+
+def size(browser, width, height=900):
+    shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+
+
+def column(browser, table, place):
+    script = """return [...document.getElementById(arguments[0]).tBodies[0].rows].filter(row => !row.hidden)
+        .map(row => row.cells[arguments[1]].dataset.value ?? row.cells[arguments[1]].textContent)"""
+    return browser.execute_script(script, table, place)
+
+
+def find(browser, css):
+    return browser.find_element("css selector", css)
+
+
+def move_to(browser, element):
+    from selenium.webdriver import ActionChains
+
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+    ActionChains(browser).move_to_element(element).perform()
+
+
+def test_no_error_and_no_request(browser, written):
+    browser.get_log("performance")
+    browser.get(written[0].as_uri())
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    asked = [
+        entry["message"] for entry in browser.get_log("performance") if "Network.requestWillBeSent" in entry["message"]
+    ]
+    assert not [message for message in asked if "http://" in message or "https://" in message]
+    assert browser.execute_script("return window.broken") is None
+
+
+def test_no_page_is_wider_than_its_screen(opened):
+    for width in (1280, 390, 320):
+        size(opened, width)
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+    size(opened, 1280)
+
+
+def test_tables_sort_by_a_heading_and_say_so(opened):
+    head = "#genes thead th:nth-child(2)"
+    find(opened, f"{head} button").click()
+    names = column(opened, "genes", 1)
+    assert find(opened, head).get_attribute("aria-sort") == "ascending"
+    find(opened, f"{head} button").click()
+    assert find(opened, head).get_attribute("aria-sort") == "descending"
+    assert column(opened, "genes", 1) == names[::-1]
+    find(opened, "#genes thead th:nth-child(3) button").click()
+    shares = [float(share) for share in column(opened, "genes", 2)]
+    assert shares == sorted(shares, reverse=True)
+    assert find(opened, "#said").get_attribute("textContent").startswith("Sorted by Importance")
+
+
+def test_tables_filter_by_text_and_by_axis(opened):
+    every = column(opened, "genes", 1)
+    field = find(opened, "[data-table]:has(#genes) input")
+    field.send_keys("prog0")
+    assert column(opened, "genes", 1) == [name for name in every if "PROG0" in name] != []
+    field.clear()
+    field.send_keys(" ")
+    chosen = column(opened, "genes", 3)[-1]
+    select = find(opened, "[data-table]:has(#genes) select")
+    select.find_element("css selector", f"option[value='{chosen}']").click()
+    assert set(column(opened, "genes", 3)) == {chosen}
+
+
+def test_a_hover_shows_the_name_of_a_sample(opened):
+    marks = opened.find_elements("css selector", ".mark")
+    assert len(marks) == len(NAMES)
+    for mark in marks[:2]:
+        opened.execute_script("arguments[0].parentNode.append(arguments[0])", mark)  # above its neighbours
+        move_to(opened, mark)
+        tip = find(opened, "#tip")
+        assert tip.is_displayed()
+        assert tip.text.splitlines()[0] == mark.get_attribute("aria-label").rpartition(", condition")[0]
+        assert tip.text.splitlines()[0] in NAMES
+
+
+def test_a_hover_shows_cells_and_distances(opened):
+    move_to(opened, find(opened, ".heat image"))
+    assert "distance" in find(opened, "#tip").text
+    shown = opened.execute_script("""
+        const canvas = document.querySelector("canvas"), box = canvas.getBoundingClientRect();
+        const data = JSON.parse(document.getElementById("data").textContent).cells;
+        const x = box.left + 10 + data.x[0] / 1000 * (box.width - 20);
+        const y = box.top + 10 + (1 - data.y[0] / 1000) * (box.height - 20);
+        canvas.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: y}));
+        return document.getElementById("tip").textContent""")
+    assert "cell_type: " in shown
+    assert any(name in shown for name in NAMES)
+
+
+def test_colour_by_another_column(opened):
+    figure = "[data-map=samples]"
+    before = [mark.get_attribute("fill") for mark in opened.find_elements("css selector", ".mark")]
+    options = opened.find_elements("css selector", f"{figure} option")
+    next(option for option in options if option.text == "patient").click()
+    after = [mark.get_attribute("fill") for mark in opened.find_elements("css selector", ".mark")]
+    assert len(set(before)) == 2
+    assert len(set(after)) == 6
+    assert len(opened.find_elements("css selector", f"{figure} .legend li")) == 6
+
+
+def test_keyboard_goes_from_sample_to_sample(opened):
+    marks = opened.find_elements("css selector", ".mark")
+    opened.execute_script("arguments[0].focus()", marks[0])
+    marks[0].send_keys("\ue014")  # right
+    assert opened.switch_to.active_element.get_attribute("aria-label") == marks[1].get_attribute("aria-label")
+    assert [mark.get_attribute("tabindex") for mark in marks].count("0") == 1
+
+
+def test_hostile_names_are_shown_as_text(opened):
+    assert column(opened, "samples", 0) == NAMES
+    assert f"PROG01{SCRIPT}" in column(opened, "genes", 1)
+    assert opened.execute_script("return document.querySelectorAll('main script, main b, main u, img').length") == 0
+
+
+def test_a_table_is_saved_as_csv(opened):
+    import csv
+    import time
+
+    opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(opened.saved)})
+    button = find(opened, "[data-table]:has(#samples) button[data-csv]")
+    opened.execute_script("arguments[0].click()", button)
+    path = opened.saved / "samples.csv"
+    for _ in range(100):
+        if path.exists():
+            break
+        time.sleep(0.1)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file))
+    assert [row[0] for row in rows] == ["Sample", *NAMES]
+    assert rows[0][1] == "condition"
+
+
+def test_dark_and_print(opened):
+    def background():
+        return opened.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    seen = {}
+    for scheme in ("light", "dark"):
+        feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", feature)
+        seen[scheme] = background()
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", **feature})
+    assert seen["light"] == background() == "rgb(255, 255, 255)" != seen["dark"]
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    assert len(opened.execute_cdp_cmd("Page.printToPDF", {})["data"]) > 10_000

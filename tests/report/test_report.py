@@ -1,0 +1,212 @@
+"""The report as a file: what it says is what was found, and it is whole, small and loads nothing."""
+
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import groundmetric as gm
+from groundmetric import cli
+from groundmetric.report import summary
+from groundmetric.report.cautions import association, cautions_of
+from groundmetric.report.content import Evaluation
+from groundmetric.report.markup import embedded, tag
+
+from .conftest import NAMES, SCRIPT
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.inside = [], "", []
+        self.feed(text)
+
+    def handle_starttag(self, name, attributes):
+        self.tags.append((name, dict(attributes)))
+        self.inside.append(name)
+
+    def handle_endtag(self, name):
+        while self.inside and self.inside.pop() != name:
+            pass
+
+    def handle_data(self, data):
+        if not self.inside or self.inside[-1] not in ("script", "style"):
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(written):
+    return Page(written[0].read_text())
+
+
+def test_loads_nothing_and_is_small(written, page):
+    text = written[0].read_text()
+    assert "http:" not in text
+    assert "https:" not in text
+    assert not {"link", "iframe", "img", "object"} & {name for name, _ in page.tags}
+    loaded = [value for _, attributes in page.tags for key, value in attributes.items() if key in ("href", "src")]
+    assert all(target.startswith(("#", "data:image/png;base64,")) for target in loaded)
+    assert written[1]["bytes"] == written[0].stat().st_size < 1e6
+
+
+def test_hostile_names_are_text(written, page):
+    assert [attributes.get("type") for name, attributes in page.tags if name == "script"] == [
+        "application/json",
+        None,
+        None,
+    ]
+    for name in [*NAMES, f"PROG01{SCRIPT}", "<b>well</b>", 'ill "é" 🤒', "A<i>", "<u>batch", "PROGRAMME <b>SET</b>"]:
+        assert name in page.text, name
+
+
+def test_identifiers_are_unique_links_lead_somewhere_headings_are_in_order(page):
+    identifiers = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+    assert {a["href"][1:] for name, a in page.tags if name == "a"} <= set(identifiers)
+    levels = [int(name[1]) for name, _ in page.tags if re.fullmatch("h[1-6]", name)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_says_what_was_found(written, page, run_folder):
+    metric = gm.tl.metric(run_folder / "cells.h5ad")
+    first = int(metric.importance().argmax())
+    assert f"{metric.features[first]} ({metric.importance()[first]:.1%})" in written[1]["summary"][-3]
+    scores = {row["method"]: row for row in written[1]["scores"]}
+    assert set(scores) == {"learned metric", "Euclidean", "pseudobulk", "composition"}
+    assert f"{scores['learned metric']['value']:.2f}" in written[1]["summary"][1]
+    assert written[1]["against_chance"]["p"] >= 0.25
+    assert any("<u>batch goes with condition" in line for line in written[1]["warnings"]) is False  # 6 samples: p = 0.1
+    assert any(line.startswith("Few samples") for line in written[1]["warnings"])
+    for sentence in written[1]["summary"]:
+        assert sentence in page.text
+
+
+def test_every_figure_is_also_a_file(written, run_folder):
+    folder = run_folder.parent / "figures"
+    assert sorted(written[1]["figures"]) == sorted(path.name for path in folder.iterdir())
+    names = {name.rpartition(".")[0] for name in written[1]["figures"]}
+    assert {
+        "samples",
+        "distances",
+        "importance",
+        "axes",
+        "training",
+        "scores",
+        "cell_types",
+        "cells_condition",
+    } <= names
+    for path in folder.iterdir():
+        assert path.read_bytes().startswith({".png": b"\x89PNG", ".svg": b"<?xml"}[path.suffix])
+        assert path.suffix == ".png" or "<script" not in path.read_text()
+
+
+def test_second_report_computes_nothing_again(written, run_folder, tmp_path):
+    lines = []
+    sets = run_folder.parent / "sets.gmt"
+    again = gm.report.write(run_folder, tmp_path / "b.html", gene_sets=sets, refits=2, permutations=3, log=lines.append)
+    assert not lines
+    assert (tmp_path / "b.html").read_bytes() == written[0].read_bytes()
+    assert again["scores"] == written[1]["scores"]
+
+
+def test_command_says_what_is_left_out_and_keeps_what_is_there(written, run_folder, tmp_path, capsys):
+    command = ["report", str(run_folder), "--no-evaluate", "--refits", "0", "-o", str(tmp_path / "page.html")]
+    assert cli.main(command) == 0
+    told = capsys.readouterr()
+    assert "was not tested here" in told.out
+    assert "leave out --no-evaluate" in told.out
+    assert "--gene-sets" in told.out
+    before = (tmp_path / "page.html").read_bytes()
+    assert cli.main(command) == 2
+    assert "--force" in capsys.readouterr().err
+    assert cli.main([*command, "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == len(before)
+
+
+def test_bad_input_is_a_line_that_helps(run_folder, tmp_path, capsys):
+    for arguments, culprit in (
+        ([str(tmp_path)], "no run of groundmetric learn"),
+        ([str(run_folder), "-o", str(tmp_path)], "is a folder"),
+        ([str(run_folder), "-o", str(tmp_path / "a.html"), "--gene-sets", "nowhere.gmt"], "'nowhere.gmt'"),
+        ([str(run_folder), "-o", str(tmp_path / "a.html"), "--cell-type", "kind"], "--cell-type is 'kind'"),
+    ):
+        assert cli.main(["report", *arguments]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert culprit in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_values_the_rest_is_shown(run_folder, tmp_path):
+    run = gm.report.Run.open(run_folder)
+    bare = gm.report.Run(run.cells, run.samples, None, run.findings)
+    found = gm.report.write(bare, tmp_path / "page.html")
+    assert sum("no longer there" in note for note in found["left_out"]) == 2
+    assert found["scores"] is None
+
+
+def cohort_table(**columns):
+    table = pd.DataFrame({"condition": ["a"] * 10 + ["b"] * 10, "n_cells": 100, **columns})
+    return table.set_index(pd.Index([f"S{k}" for k in range(20)]))
+
+
+@pytest.mark.parametrize(
+    ("column", "suspected"),
+    [(["x"] * 10 + ["y"] * 10, True), (["x", "y"] * 10, False), (list(range(20)), False), (["x"] * 20, False),
+     (["x"] * 9 + ["y"] * 6 + ["z"] * 5, True)],
+)  # fmt: skip
+def test_batch_effect_is_suspected_where_a_column_goes_with_the_label(column, suspected):
+    found = [caution.title for caution in cautions_of(cohort_table(batch=column), "condition", "sample", None)]
+    assert ("Suspected batch effect" in found) == suspected
+    assert "Few samples" not in found
+
+
+def test_cautions_of_few_unequal_and_small_samples_and_of_patients():
+    table = cohort_table(patient=[f"P{k // 2}" for k in range(20)]).iloc[:12].assign(n_cells=[10] + [100] * 11)
+    found = {caution.title: caution.text for caution in cautions_of(table, "condition", "sample", None)}
+    assert set(found) == {
+        "Few samples",
+        "Classes of unequal size",
+        "Samples of few cells",
+        "Several samples of a patient",
+    }
+    assert "S0 has" in found["Samples of few cells"]
+    assert "--group patient" in found["Several samples of a patient"]
+
+
+def test_association_by_permutation_agrees_with_the_exact_one_in_kind():
+    random = np.random.default_rng(0)
+    one, other = pd.Series(random.integers(3, size=60).astype(str)), pd.Series(random.integers(3, size=60).astype(str))
+    strength, p = association(one, other)
+    assert strength < 0.4
+    assert p > 0.05
+    assert association(one, one) == (1.0, pytest.approx(1 / 2000))
+
+
+def scored(value, p_lead, p_chance):
+    other = {"method": "Euclidean", "status": "ok", "value": 0.6, "low": 0.5, "high": 0.7, "lead": value - 0.6,
+             "lead_low": -0.1, "lead_high": 0.3, "p": p_lead}  # fmt: skip
+    first = {"method": "learned metric", "status": "ok", "value": value, "low": 0.4, "high": 0.9}
+    test = {"p": p_chance, "null": [0.5] * 99}
+    return " ".join(summary.say_scores(Evaluation("balanced_accuracy", 0.5, [first, other], "", test, [])))
+
+
+def test_summary_is_honest():
+    assert "is better" in scored(0.8, 0.01, 0.01)
+    assert "are rare (p = 0.01" in scored(0.8, 0.01, 0.01)
+    assert "do not show which is better" in scored(0.8, 0.2, 0.01)
+    assert "is worse" in scored(0.4, 0.01, 0.3)
+    assert "read what follows as noise" in scored(0.4, 0.01, 0.3)
+    assert "was not tested" in summary.say_scores(None)[0]
+
+
+def test_markup_escapes_everything_but_markup():
+    assert tag("p", "<b>", tag("i", "x"), None, title='"') == '<p title="&quot;">&lt;b&gt;<i>x</i></p>'
+    text = embedded({"a": "</script><!--"}, "data")
+    assert text.count("<") == 2
+    assert json.loads(text[text.index(">") + 1 : text.rindex("<")]) == {"a": "</script><!--"}
