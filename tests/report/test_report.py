@@ -203,6 +203,9 @@ def test_summary_is_honest():
     assert "is worse" in scored(0.4, 0.01, 0.3)
     assert "read what follows as noise" in scored(0.4, 0.01, 0.3)
     assert "was not tested" in summary.say_scores(None)[0]
+    perfect = {"method": "learned metric", "status": "ok", "value": 1.0, "low": 1.0, "high": 1.0}
+    said = " ".join(summary.say_scores(Evaluation("balanced_accuracy", 0.5, [perfect], "", None, [])))
+    assert "there is no interval" in said
 
 
 def test_markup_escapes_everything_but_markup():

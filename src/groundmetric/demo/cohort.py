@@ -79,7 +79,7 @@ def compare_with_truth(truth: Mapping[str, Any], content: Content, features: lis
             f"{len(genes)}: {_range(genes)}",
             f"{right} of the {len(top)} most important are among them",
         ],
-        ["… of these, enough to be learned from", "–", f"{len(genes & set(features))} (the variance rule chooses)"],
+        ["Of these, varying enough", "–", f"{len(genes & set(features))} were learned from (variance rule)"],
         ["First gene that was not put in", "–", _first_wrong(content, genes)],
     ]
     if content.types is not None:

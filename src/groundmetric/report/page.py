@@ -85,7 +85,7 @@ def _scores(found: Evaluation | None) -> Markup | None:
     keys = ("value", "low", "high", "lead", "lead_low", "lead_high", "p", "seconds")
     rows = [[row["method"], *(row.get(key) for key in keys)] for row in found.rows]
     parts: list[Any] = [
-        tag("p", f"{found.how}. Nothing is chosen by looking at the held-out samples."),
+        tag("p", f"{found.how}."),
         tag("figure", drawing.intervals(found), class_="single"),
         table(Table("method-scores", "Balanced accuracy on held-out samples, with 95 % intervals", fields, rows)),
     ]  # fmt: skip

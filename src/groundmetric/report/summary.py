@@ -111,7 +111,11 @@ def say_types(types: Table | None) -> str | None:
 
 
 def _interval(row: dict) -> str:
-    return "" if row.get("low") is None else f" (95 % interval {row['low']:.2f} to {row['high']:.2f})"
+    if row.get("low") is None:
+        return ""
+    if row["low"] == row["high"]:  # all right, or all wrong: drawing samples anew cannot show how uncertain that is
+        return " (the same in every draw of samples, so that there is no interval)"
+    return f" (95 % interval {row['low']:.2f} to {row['high']:.2f})"
 
 
 def _list(parts: Sequence[str]) -> str:
