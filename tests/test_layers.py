@@ -9,9 +9,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 
 # Top first. A module imports from its own line or from lines above it, never from below.
 LAYERS = [
-    "arrays parallel",
+    "arrays extras parallel",
     "distributions",
-    "triplets point_distances datasets.synthetic datasets.extras datasets.download datasets.cohort_model",
+    "triplets point_distances datasets.synthetic datasets.download datasets.cohort_model",
     "datasets.cohort datasets.portal",
     "datasets",
     "metric metric_files",
@@ -51,7 +51,7 @@ LAYERS = [
     "pl.bars pl.clouds pl.component_maps pl.curves pl.ellipses pl.flows pl.heatmaps pl.intervals pl.maps pl.samples",
     "pl.scores",
     "pl",
-    "cells.packages cells.columns cells.matrix",
+    "cells.columns cells.matrix",
     "cells cells.source",
     "cells.genes",
     "pp",
@@ -95,7 +95,6 @@ HEAVY = {
     "anndata": {
         "reproduce",
         "report",
-        "datasets.extras",
         "datasets.cohort",
         "datasets.portal",
         "cells",

@@ -217,7 +217,7 @@ def test_errors_name_the_parameter_and_the_value(options, message):
 
 def test_without_anndata_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "anndata", None)
-    with pytest.raises(ModuleNotFoundError, match=r"make_cohort: pip install 'groundmetric\[single-cell\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r'make_cohort: pip install "groundmetric\[single-cell\]"'):
         make_cohort()
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from groundmetric.cells.packages import need
+from groundmetric.extras import need
 
 BLOCKED = """
 import sys

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from ..extras import need
 from .columns import find_column, listed
 from .matrix import pieces, read
-from .packages import need
 from .source import Source
 
 # Where pp.select_genes puts its mask, and tl.learn looks for it.

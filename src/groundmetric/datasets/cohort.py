@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from ..extras import need
 from .cohort_model import Cells, Effects, Genes, Samples, Settings, draw_cells, draw_effects, draw_genes, plan_samples
-from .extras import load_anndata
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -99,7 +99,9 @@ def make_cohort(
     given = dict(locals())
     del given["normalise"], given["random_state"]
     settings = Settings(**given)
-    anndata = load_anndata("make_cohort")
+    need("anndata", "make_cohort")
+    import anndata
+
     # The draws of a Generator are three times faster than those of a RandomState, which seeds it.
     random = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     samples, genes = plan_samples(settings), draw_genes(random, settings)

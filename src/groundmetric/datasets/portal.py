@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.error import HTTPError
 
+from ..extras import need
 from .download import FAILURES, fetch, open_address, twice
-from .extras import load_anndata
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -65,7 +65,9 @@ def cellxgene(
     ConnectionError where the file cannot be fetched, with what failed and how to get it by hand; ValueError for an id
     that the portal does not have.
     """
-    anndata = load_anndata("cellxgene")
+    need("anndata", "cellxgene")
+    import anndata
+
     path = cellxgene_file(dataset_id, folder=folder, url=url, api=api, timeout=timeout, progress=progress)
     return anndata.read_h5ad(path, backed="r" if backed else None)
 
