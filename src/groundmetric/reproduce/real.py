@@ -100,6 +100,7 @@ def _study(data: RealSet, plan: Plan) -> dict[str, Any]:
         "labels": dict(Counter(map(str, cohort.y.tolist()))),
         "splits": _in_words(data, len(splits)),
         "rows": {method: _row(found, method) for method in methods},
+        "against_euclid": _against_euclid(found),
         "notes": cohort.notes,
     }
 
@@ -168,6 +169,7 @@ def _search(D: Distributions, plan: Plan) -> GroundMetricLearnerCV:
 def _row(found: Comparison, method: str) -> dict[str, Any]:
     row: dict[str, Any] = {"status": found.status(method), "seconds": found.seconds(method)}
     for level, score in (
+        ("distributions", "accuracy"),
         ("distributions", "balanced_accuracy"),
         ("distributions", "roc_auc"),
         ("clusters", "silhouette"),
@@ -176,6 +178,14 @@ def _row(found: Comparison, method: str) -> dict[str, Any]:
             estimate = found.estimate(method, score, level)
             row[score] = {"mean": estimate.value, "sd": estimate.sd, "low": estimate.low, "high": estimate.high}
     return row
+
+
+def _against_euclid(found: Comparison) -> dict[str, float] | None:
+    """Lead of the learner in balanced accuracy, paired, with its interval and p-value."""
+    if "distributions" not in found.levels or found.status("Euclidean") != "ok" or found.status(SEARCH) != "ok":
+        return None
+    lead, p = found.against(SEARCH, "balanced_accuracy")["Euclidean"]
+    return {"lead": lead.value, "low": lead.low, "high": lead.high, "p": p}
 
 
 def _in_words(data: RealSet, n_splits: int) -> str:

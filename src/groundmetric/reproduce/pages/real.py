@@ -22,7 +22,8 @@ def real(found: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table and figure go into the folder."""
     parts = ["## Real data", prose(INTRODUCTION)]
     for name, study in found["sets"].items():
-        parts += [f"### {name}", _about(study), _scores(study["rows"]), _verdict(study["rows"], study["score"])]
+        parts += [f"### {name}", _about(study), _scores(study["rows"])]
+        parts.append(" ".join([_verdict(study["rows"], study["score"]), *_lead(study.get("against_euclid"))]))
     if found["sets"]:
         picture = draw_scores(found["sets"], "balanced_accuracy", folder, "real")
         table = write_csv(folder / "real.csv", _records(found["sets"]))
@@ -44,10 +45,10 @@ def _about(study: dict[str, Any]) -> str:
 def _scores(rows: dict[str, Any]) -> str:
     lines = []
     for method, row in rows.items():
-        cells = [interval(row.get(score)) for score in ("balanced_accuracy", "roc_auc")]
+        cells = [interval(row.get(score)) for score in ("accuracy", "balanced_accuracy", "roc_auc")]
         cells += [number((row.get("silhouette") or {}).get("mean")), number(row["seconds"], 1)]
-        lines.append([method, *(cells if row["status"] == "ok" else [row["status"], "", "", ""])])
-    return markdown(["method", "balanced accuracy", "ROC AUC", "silhouette", "seconds per split"], lines)
+        lines.append([method, *(cells if row["status"] == "ok" else [row["status"], "", "", "", ""])])
+    return markdown(["method", "accuracy", "balanced accuracy", "ROC AUC", "silhouette", "seconds per split"], lines)
 
 
 def _verdict(rows: dict[str, Any], score: str) -> str:
@@ -62,6 +63,15 @@ def _verdict(rows: dict[str, Any], score: str) -> str:
     if better:
         return f"By {name}, {SEARCH} ({number(ours)}) falls short of {', '.join(better)}."
     return f"By {name}, none is better than {SEARCH} ({number(ours)}; Euclidean {number(values.get('Euclidean'))})."
+
+
+def _lead(against: dict[str, float] | None) -> list[str]:
+    if against is None:
+        return []
+    low, high = against["low"], against["high"]
+    where = "significantly worse" if high < 0 else "significantly better" if low > 0 else "no significant difference"
+    lead = f"{against['lead']:+.2f} [{low:+.2f}, {high:+.2f}]"
+    return [f"Its lead in balanced accuracy over Euclid is {lead}: {where}."]
 
 
 def _records(sets: dict[str, Any]) -> list[dict[str, Any]]:
