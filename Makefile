@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-neural lint bench bench-scale clean
 
 # Each kind of environment is installed once, and again when pyproject.toml changes.
 .venv/.%: pyproject.toml
@@ -20,6 +20,11 @@ test: .venv/.test
 	  (timeout 600 sh -c "apt-get update -qq && apt-get install -y -qq chromium chromium-driver" > /dev/null 2>&1) || true
 	$(BIN)/python -m pytest
 
+# Without torch, `make test` skips these; torch is large.
+test-neural: .venv/.test
+	$(INSTALL) torch==2.13.0
+	$(BIN)/python -m pytest tests/neural src/groundmetric/neural
+
 lint: .venv/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -28,6 +33,9 @@ lint: .venv/.lint
 # One core, one thread: ratios are measured side by side in one run.
 bench: .venv/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
+
+bench-scale: .venv/.bench
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/scale.py
 
 clean:
 	rm -rf .venv benchmarks/.venv-* benchmarks/work demo

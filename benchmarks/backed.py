@@ -7,16 +7,11 @@ python benchmarks/backed.py --cells N    a smaller file
 from __future__ import annotations
 
 import argparse
-import json
-import resource
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from stages import Stages, answer, check_limit, measure_all
 
 WORK = Path(__file__).resolve().parent / "work"
 N_SAMPLES, N_GENES, N_MARKERS, DENSITY = 40, 20_000, 30, 0.05
@@ -84,13 +79,13 @@ def _block(random, reach, level, markers, raised):
     return sparse.csr_matrix((values.astype(np.float32), genes.astype(np.int32), bounds), (n_cells, N_GENES))
 
 
-def import_only(path: Path) -> dict[str, Any]:
+def import_only(path: Path) -> str:
     import groundmetric as gm
 
-    return {"found": f"{len(gm.tl.__all__)} tools"}
+    return f"{len(gm.tl.__all__)} tools"
 
 
-def select_genes(path: Path) -> dict[str, Any]:
+def select_genes(path: Path) -> str:
     """The first pass over the drawn cells, with all their genes."""
     from groundmetric.cells.columns import draw, samples_of
     from groundmetric.cells.genes import Selection
@@ -98,26 +93,26 @@ def select_genes(path: Path) -> dict[str, Any]:
 
     with Source(path) as source:
         rows = draw(samples_of(source.obs, "patient"), 1000, 0)
-        return {"found": f"{Selection('variance').places(source.matrix(), rows, source.genes).size} genes"}
+        return f"{Selection('variance').places(source.matrix(), rows, source.genes).size} genes"
 
 
-def learn(path: Path) -> dict[str, Any]:
+def learn(path: Path) -> str:
     import groundmetric as gm
 
     part = gm.tl.learn(path, "patient", "disease")
     part.write_h5ad(path.with_suffix(".trained.h5ad"))
     top = part.var["groundmetric_importance"].nlargest(N_MARKERS).index
     raised = {f"gene{g}" for g in _markers()}
-    return {"found": f"{part.n_obs} cells × {part.n_vars} genes read, {len(raised & set(top))} of {N_MARKERS} on top"}
+    return f"{part.n_obs} cells × {part.n_vars} genes read, {len(raised & set(top))} of {N_MARKERS} on top"
 
 
-def compare_samples(path: Path) -> dict[str, Any]:
+def compare_samples(path: Path) -> str:
     import groundmetric as gm
 
-    return {"found": f"{gm.tl.samples(path.with_suffix('.trained.h5ad')).n_obs} samples"}
+    return f"{gm.tl.samples(path.with_suffix('.trained.h5ad')).n_obs} samples"
 
 
-def transfer_all(path: Path) -> dict[str, Any]:
+def transfer_all(path: Path) -> str:
     """Every cell of the file is placed; only the genes of the metric are read."""
     import warnings
 
@@ -129,19 +124,18 @@ def transfer_all(path: Path) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that these samples were learned from
         gm.tl.transfer(cells, path.with_suffix(".trained.h5ad"))
-    return {"found": f"{cells.obsm['X_groundmetric'].shape[0]} cells placed"}
+    return f"{cells.obsm['X_groundmetric'].shape[0]} cells placed"
 
 
-def command_line(path: Path) -> dict[str, Any]:
+def command_line(path: Path) -> str:
     from groundmetric import cli
 
     output = path.with_suffix(".run")
     code = cli.main(["learn", str(path), "--sample", "patient", "--label", "disease", "-o", str(output), "--force"])
-    return {"found": f"exit code {code}"}
+    return f"exit code {code}"
 
 
-STAGES: dict[str, Callable[..., Any]] = {
-    "make": make_file,
+STAGES: Stages = {
     "import": import_only,
     "select genes": select_genes,
     "learn": learn,
@@ -151,46 +145,16 @@ STAGES: dict[str, Callable[..., Any]] = {
 }
 
 
-def measure(stage: str, path: Path, *more: str) -> dict[str, Any]:
-    """Run a stage in a fresh process; its peak is all memory that the process ever held."""
-    command = [sys.executable, __file__, "--stage", stage, "--file", str(path), *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{stage} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cells", type=int, default=200_000)
-    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
-    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.stage:
-        started = time.perf_counter()
-        found = (
-            make_file(options.file, options.cells) if options.stage == "make" else STAGES[options.stage](options.file)
-        )
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        times = {"seconds": time.perf_counter() - started, "cpu": time.process_time()}
-        print(json.dumps({**times, "megabytes": peak, **(found or {})}))
-        return
     WORK.mkdir(exist_ok=True)
     path = WORK / f"cells_{options.cells}.h5ad"
     if not path.exists():
-        print(
-            f"made {path.name} in {measure('make', path, '--cells', str(options.cells))['seconds']:.0f} s", flush=True
-        )
-    print("| stage | seconds | of the processor | peak memory, MB | what came out |\n" + "| --- " * 5 + "|", flush=True)
-    peaks = []
-    for stage in list(STAGES)[1:]:
-        result = measure(stage, path)
-        peaks.append(result["megabytes"])
-        numbers = f"{result['seconds']:.1f} | {result['cpu']:.1f} | {result['megabytes']:.0f}"
-        print(f"| {stage} | {numbers} | {result['found']} |", flush=True)
-    print(f"highest peak: {max(peaks):.0f} MB, {'below' if max(peaks) < LIMIT else 'ABOVE'} the {LIMIT} MB allowed")
-    sys.exit(max(peaks) >= LIMIT)
+        make_file(path, options.cells)
+    sys.exit(not check_limit(measure_all(__file__, STAGES, path), LIMIT))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and not answer(STAGES, sys.argv[1:]):
     main()

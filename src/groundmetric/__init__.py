@@ -14,10 +14,23 @@ _HOME = {
     "GroundMetricLearner": "estimators",
     "GroundMetricLearnerCV": "evaluation",
     "TransportKNeighborsClassifier": "estimators",
+    "TransportKNeighborsRegressor": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
 }
-_MODULES = ("baselines", "datasets", "evaluation", "interpret", "learning", "pl", "pp", "report", "tl", "transport")
+_MODULES = (
+    "baselines",
+    "datasets",
+    "evaluation",
+    "interpret",
+    "learning",
+    "neural",
+    "pl",
+    "pp",
+    "report",
+    "tl",
+    "transport",
+)
 
 __all__ = [
     "Distributions",
@@ -25,6 +38,7 @@ __all__ = [
     "GroundMetricLearner",
     "GroundMetricLearnerCV",
     "TransportKNeighborsClassifier",
+    "TransportKNeighborsRegressor",
     "__version__",
     "baselines",
     "datasets",
@@ -44,7 +58,7 @@ if TYPE_CHECKING:
     from . import baselines, datasets, evaluation, interpret, learning, pl, pp, report, tl, transport
     from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
-    from .estimators import GroundMetricLearner, TransportKNeighborsClassifier
+    from .estimators import GroundMetricLearner, TransportKNeighborsClassifier, TransportKNeighborsRegressor
     from .evaluation import GroundMetricLearnerCV
     from .metric import GroundMetric
 
@@ -58,4 +72,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "neural"])

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import numbers
+import os
+import sys
 import warnings
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +15,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances as sklearn_distances
 from tqdm import tqdm
 
+from .cluster import workers
 from .distributions import Distributions, as_distributions
-from .metric import BlendedMetric, GroundMetric
-from .parallel import Threads
-from .transport import Status, solve
+from .kept_distances import Found, KeptDistances, fill_gaps, joined
+from .metric import GroundMetric
+from .parallel import Threads, in_rounds
+from .transport import Auto, Details, Exact, Status
+from .transport.choice import resolve_solver
+from .transport.clouds import clouds_of, is_euclidean, is_projection
+from .transport.details import compare_all
 from .transport.masses import Masses
 from .transport.pairs import PairTransport, pair_transport
 from .transport.search import Finder, nearest
+from .transport.solver import Solver
 
 # Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
 _FEW_COMPONENTS = 32
@@ -28,46 +38,80 @@ def pairwise_distances(
     B: Any = None,
     metric: GroundMetric | str = "euclidean",
     *,
-    solver: str = "exact",
+    solver: str | Solver = "exact",
     n_jobs: int | None = None,
     max_pivots: int | None = None,
     verbose: int = 0,
-) -> np.ndarray:
-    """Exact Wasserstein distances between all distributions of A and of B (or among those of A).
+    return_details: bool = False,
+    keep: str | os.PathLike | None = None,
+    **options: Any,
+) -> Any:
+    """Wasserstein distances between all distributions of A and of B (or among those of A): exact, or by a variant.
 
     Parameters
     ----------
     A, B : Distributions, or arrays whose rows are distributions of one point each
     metric : GroundMetric, or the name of a distance between points that scikit-learn knows ("euclidean", "cityblock",
         "cosine", …)
-    solver : "exact"
-    n_jobs : threads; None means one, -1 one per core. The result is the same for any number.
+    solver : {"exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto"}, or an
+        object from `groundmetric.transport`
+    n_jobs : threads; None means one, -1 one per core. The result is the same for any number, and on a cluster: inside
+        ``joblib.parallel_config(backend="dask")``, say, unless `n_jobs` is 1.
     max_pivots : limit per pair; a warning says if it was reached
-    verbose : 1 shows a progress bar where there is a terminal
+    verbose : 1 shows a progress bar where there is a terminal, and says what was used and what error is possible
+    return_details : return what is known of every pair, too
+    keep : file where exact distances are kept pair by pair, as they are found. Pairs that are there already, of the
+        same points, masses and metric, are not computed again.
+    **options : of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`
 
     Returns
     -------
-    array of shape (len(A), len(B)); symmetric with zeros on the diagonal where B is None
+    distances : array of shape (len(A), len(B)); symmetric with zeros on the diagonal where B is None
+    details : `transport.Details` with arrays of that shape, with ``return_details=True``
 
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], groups=["a", "a", "b", "b"])
     >>> gm.pairwise_distances(D).tolist()
     [[0.0, 5.0], [5.0, 0.0]]
+    >>> gm.pairwise_distances(D, solver="partial", share=0.5).tolist()
+    [[0.0, 2.0], [2.0, 0.0]]
     """
-    if solver != "exact":
-        raise ValueError(f"solver is {solver!r}: expected 'exact'")
+    chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
     A, B = _check_cohorts(A, B)
     rows, cols = np.triu_indices(len(A), 1) if B is None else (grid.ravel() for grid in np.indices((len(A), len(B))))
     cohorts = (A,) if B is None else (A, B)
+    ground = _resolve(metric, *cohorts)
     shift = 0 if B is None else len(A)
-    with Threads(n_jobs) as threads:
-        values, stopped = _solve_all(A, B, rows, cols + shift, _resolve(metric, *cohorts), threads, max_pivots, verbose)
-    warn_of_pivot_limit(stopped)
-    distances = np.zeros((len(A), len(A if B is None else B)))
-    distances[rows, cols] = values
-    if B is None:
-        distances[cols, rows] = values
-    return distances
+    if isinstance(chosen, Auto):
+        sizes = np.concatenate([cohort.sizes for cohort in cohorts])
+        chosen, reason = chosen.pick(sizes[rows], sizes[cols + shift], on_points=is_euclidean(ground))
+    _check_solver(chosen, ground)
+    kept = None if keep is None else _check_keep(keep, chosen).of(ground, *cohorts)
+    with workers(n_jobs) as threads:
+
+        def compute(first: np.ndarray, second: np.ndarray, found: Found) -> Details:
+            return _solve_all(chosen, reason, cohorts, first, second, ground, threads, verbose, found)
+
+        details = fill_gaps(kept, rows, cols + shift, compute)
+    _warn_of_all(details)
+    if verbose:
+        tqdm.write(f"distances: {details}", file=sys.stderr)
+    shape = (len(A), len(cohorts[-1]))
+    values, lower, upper = (
+        _as_matrix(entries, rows, cols, shape, symmetric=B is None)
+        for entries in (details.values, details.lower, details.upper)
+    )
+    return (values, replace(details, values=values, lower=lower, upper=upper)) if return_details else values
+
+
+def _as_matrix(
+    entries: np.ndarray, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int], *, symmetric: bool
+) -> np.ndarray:
+    matrix = np.zeros(shape)
+    matrix[rows, cols] = entries
+    if symmetric:
+        matrix[cols, rows] = entries
+    return matrix
 
 
 def kneighbors(
@@ -82,7 +126,8 @@ def kneighbors(
 ) -> tuple:
     """Nearest neighbours of every distribution of A among those of B (or among the others of A), exactly.
 
-    Lower bounds (the distance between means, and transport along a few lines) rule most pairs out without a solve.
+    Lower bounds (the distance between means, transport along a few lines, and potentials that the costs allow) rule
+    most pairs out without a solve.
 
     Returns
     -------
@@ -102,18 +147,23 @@ def kneighbors(
     ground = _resolve(metric, *cohorts)
     shift = 0 if B is None else len(A)
     shape = (len(A), len(cohorts[-1]))
-    with Threads(n_jobs) as threads:
+    with workers(n_jobs) as threads:
         if not _is_projection(ground):
             exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
             solves = others * len(A) // (2 if B is None else 1)
         else:
             z = np.vstack([ground.project(cohort.points) for cohort in cohorts])
-            finder = Finder(Masses.of(*cohorts), z - z.mean(axis=0), threads, max_pivots)
+            finder = Finder(Masses.of(*cohorts), z - z.mean(axis=0), threads, max_pivots, ground.cost)
             rows, cols = (grid.ravel() for grid in np.indices(shape))
             lower = finder.lower(rows, cols + shift).reshape(shape)
             if B is None:
                 np.fill_diagonal(lower, np.inf)
-            exact = nearest(lower, n_neighbors, lambda rows, cols: finder.solve(rows, cols + shift))
+            exact = nearest(
+                lower,
+                n_neighbors,
+                lambda rows, cols: finder.solve(rows, cols + shift),
+                lambda rows, cols: finder.sharpen(rows, cols + shift),
+            )
             solves = finder.solves
             warn_of_pivot_limit(finder.stopped_pivoting)
     if B is None:
@@ -146,6 +196,27 @@ def _check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]
     return A, B
 
 
+def _check_solver(solver: Solver, ground: Any) -> None:
+    if solver.on_points and not is_euclidean(ground):
+        raise ValueError(
+            f"solver {solver.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
+            "use solver='exact' or 'entropic', or a blend of matrices in place of one of distances"
+        )
+
+
+def _check_keep(keep: str | os.PathLike, solver: Solver) -> KeptDistances:
+    if not isinstance(solver, Exact):
+        raise ValueError(
+            f"keep is given, but solver is {solver.name!r}: only exact distances are kept; leave `keep` out"
+        )
+    return KeptDistances(keep)
+
+
+def _warn_of_all(details: Details) -> None:
+    for status in (Status.PIVOT_LIMIT, Status.ITERATION_LIMIT, Status.IMPRECISE):
+        _warn_of(status, details.statuses[status])
+
+
 class NamedDistance:
     """A distance between points that scikit-learn knows by name."""
 
@@ -154,6 +225,9 @@ class NamedDistance:
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         return sklearn_distances(x, y, metric=self.name)
+
+    def __repr__(self) -> str:
+        return repr(self.name)
 
 
 def _resolve(metric: Any, *cohorts: Distributions) -> Any:
@@ -171,59 +245,69 @@ def _resolve(metric: Any, *cohorts: Distributions) -> Any:
 
 
 def _is_projection(metric: Any) -> bool:
-    """Is the distance Euclidean between projected points of few components?"""
-    if not isinstance(metric, GroundMetric) or isinstance(metric, BlendedMetric):
-        return False
-    return metric.n_components <= _FEW_COMPONENTS
+    """Is the distance one between projected points of few components?"""
+    return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
 
 
 def _solve_all(
-    A: Distributions,
-    B: Distributions | None,
+    solver: Solver,
+    reason: str,
+    cohorts: tuple[Distributions, ...],
     first: np.ndarray,
     second: np.ndarray,
     metric: Any,
     threads: Threads,
-    max_pivots: int | None,
     verbose: int,
-) -> tuple[np.ndarray, int]:
-    """Exact values of all pairs, and how many solves ended at the pivot limit."""
-    cohorts = (A,) if B is None else (A, B)
+    found: Found,
+) -> Details:
+    """All pairs by the solver; `first` and `second` count through all cohorts."""
     bar = tqdm(total=first.size, desc="distances", unit="pair", disable=None if verbose else True, leave=False)
-    if _is_projection(metric):
-        z = np.vstack([metric.project(cohort.points) for cohort in cohorts])
-        options: dict[str, Any] = {"threads": threads, "memory": 0.0, "max_pivots": max_pivots}
-        transport = pair_transport(Masses.of(*cohorts), first, second, z.shape[1], **options)
-        transport.move_all(z - z.mean(axis=0))
-        return _solve_in_rounds(transport, bar)
-    if all(np.all(cohort.sizes == 1) for cohort in cohorts):  # between single points there is nothing to transport
-        return metric.distances(A.points, cohorts[-1].points)[first, second - (0 if B is None else len(A))], 0
-    blocks = [(cohort, d) for cohort in cohorts for d in range(len(cohort))]
-
-    def one(pair: int) -> tuple[float, Status]:
-        (x, a), (y, b) = (_block(*blocks[side[pair]]) for side in (first, second))
-        plan = solve(metric.distances(x, y), a, b, max_pivots=max_pivots)
-        bar.update()
-        return plan.value, plan.status
-
-    results = threads.map(one, range(first.size))
-    bar.close()
-    statuses = [status for _, status in results]
-    _warn_of(Status.IMPRECISE, statuses.count(Status.IMPRECISE))
-    return np.array([value for value, _ in results]), statuses.count(Status.PIVOT_LIMIT)
-
-
-def _block(cohort: Distributions, d: int) -> tuple[Any, np.ndarray]:
-    low, high = cohort.bounds[d], cohort.bounds[d + 1]
-    return cohort.points[low:high], cohort.weights[low:high]
+    with bar:
+        sizes = np.concatenate([cohort.sizes for cohort in cohorts]).astype(np.float64)
+        rounds = in_rounds(sizes[first] * sizes[second], threads)
+        if isinstance(solver, Exact) and _is_projection(metric):
+            z = np.vstack([metric.project(cohort.points) for cohort in cohorts])
+            options: dict[str, Any] = {"threads": threads, "memory": 0.0, "cost": metric.cost, "values_only": True}
+            options["max_pivots"] = solver.max_pivots
+            transport = pair_transport(Masses.of(*cohorts), first, second, z.shape[1], **options)
+            transport.move_all(z - z.mean(axis=0))
+            return _solve_in_rounds(solver, reason, transport, rounds, found, bar)
+        if isinstance(solver, Exact) and all(np.all(cohort.sizes == 1) for cohort in cohorts):
+            return _between_single_points(solver, reason, cohorts, first, second, metric)
+        clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
+        if found is None:
+            return compare_all(solver, reason, clouds, distances, first, second, threads, bar.update)
+        parts = []
+        for some in rounds:
+            part = compare_all(solver, reason, clouds, distances, first[some], second[some], threads, bar.update)
+            found(some, part.values, np.full(some.size, part.statuses[Status.OPTIMAL] == some.size))
+            parts.append(part)
+        return joined(parts)
 
 
-def _solve_in_rounds(transport: PairTransport, bar: tqdm) -> tuple[np.ndarray, int]:
+def _between_single_points(
+    solver: Solver,
+    reason: str,
+    cohorts: tuple[Distributions, ...],
+    first: np.ndarray,
+    second: np.ndarray,
+    metric: Any,
+) -> Details:
+    """Between single points there is nothing to transport."""
+    shift = 0 if len(cohorts) == 1 else len(cohorts[0])
+    values = metric.distances(cohorts[0].points, cohorts[-1].points)[first, second - shift]
+    return Details(solver, reason, values, values, values, Counter({Status.OPTIMAL: first.size}))
+
+
+def _solve_in_rounds(
+    solver: Solver, reason: str, transport: PairTransport, rounds: list[np.ndarray], found: Found, bar: tqdm
+) -> Details:
     """Solve all pairs, a few hundred at a time: bases are not kept, so that memory stays small."""
-    n_pairs = transport.first.size
-    for low in range(0, n_pairs, 512):
-        pairs = np.arange(low, min(low + 512, n_pairs))
+    values, optimal = transport.answers.value, transport.answers.optimal
+    for pairs in rounds:
         transport.solve(pairs)
+        if found is not None:
+            found(pairs, values[pairs], optimal[pairs])
         bar.update(pairs.size)
-    bar.close()
-    return transport.answers.value, int(np.sum(~transport.answers.optimal))
+    statuses = Counter(Status.OPTIMAL if done else Status.PIVOT_LIMIT for done in optimal)
+    return Details(solver, reason, values, np.where(optimal, values, 0.0), values, statuses)

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from .arrays import real_array
 from .distributions import Distributions, check_features
-from .point_distances import euclidean
+from .point_distances import Cost, euclidean
 
 # Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
 _BLOCK = 8192
@@ -28,6 +28,8 @@ class GroundMetric:
     features : sequence of str, optional
     variances : array of shape (n_features,), optional
         Variance of each feature in the training data, which makes `importance` independent of units.
+    cost : {"euclidean", "manhattan", "squared"}
+        What the step s = W(x - y) costs: |s|, the sum of its absolute entries, or |s|². The last is no metric.
 
     Examples
     --------
@@ -39,13 +41,27 @@ class GroundMetric:
     [1.0, 0.0]
     """
 
-    def __init__(self, components: Any, features: Sequence[str] | None = None, *, variances: Any = None) -> None:
+    cost = Cost.EUCLIDEAN
+
+    def __init__(
+        self,
+        components: Any,
+        features: Sequence[str] | None = None,
+        *,
+        variances: Any = None,
+        cost: Cost | str = Cost.EUCLIDEAN,
+    ) -> None:
         components = np.array(real_array(components, "components"), dtype=np.float64)
         if components.ndim != 2 or 0 in components.shape:
             raise ValueError(f"components have shape {components.shape}: expected (n_components, n_features)")
         if not np.isfinite(components).all():
             raise ValueError("components contain NaN or infinity")
         self.components = components
+        self._describe(features, variances, cost)
+
+    def _describe(self, features: Sequence[str] | None, variances: Any, cost: Cost | str) -> None:
+        """Keep what is known beside the weights."""
+        self.cost = Cost.named(cost)
         self.features = check_features(features, self.n_features)
         self.variances = None if variances is None else np.array(variances, dtype=np.float64)
         if self.variances is not None and self.variances.shape != (self.n_features,):
@@ -67,7 +83,8 @@ class GroundMetric:
         return self.components.shape[0]
 
     def project(self, points: Any) -> np.ndarray:
-        """Points in the learned space, (n_points, n_components): there, the metric is the Euclidean distance.
+        """Points in the learned space, (n_points, n_components): there, the metric is the Euclidean distance
+        (or what `cost` says).
 
         Takes an array, a sparse matrix, a data frame or Distributions (then in the order of their `points`).
         """
@@ -116,12 +133,15 @@ class GroundMetric:
 
         `bare=True` gives the diagonal of M itself. Without known variances (a metric made by hand) all count as 1.
         """
-        diagonal = np.einsum("cf,cf->f", self.components, self.components)
+        diagonal = self._diagonal()
         if bare:
             return diagonal
         share = diagonal if self.variances is None else diagonal * self.variances
         total = share.sum()
         return share / total if total > 0 else np.full(share.size, 1.0 / share.size)
+
+    def _diagonal(self) -> np.ndarray:
+        return np.einsum("cf,cf->f", self.components, self.components)
 
     def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
         """Something between this metric (weight 0) and another (weight 1), e.g. a learned and the Euclidean metric.
@@ -141,6 +161,8 @@ class GroundMetric:
         if self.features is not None and other.features is not None and self.features != other.features:
             raise ValueError("the other metric has features of other names or in another order")
         if of == "matrices":
+            if self.cost is not Cost.EUCLIDEAN or other.cost is not Cost.EUCLIDEAN:
+                raise ValueError("only Euclidean costs have a blend of matrices: use of='distances'")
             stacked = np.vstack([np.sqrt(1.0 - weight) * self.components, np.sqrt(weight) * other.components])
             variances = other.variances if self.variances is None else self.variances
             return GroundMetric(stacked, self.features or other.features, variances=variances)
@@ -151,7 +173,7 @@ class GroundMetric:
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         """Distances between points: all of `x` against all of `y` (or against themselves)."""
         x = self.project(x)
-        return euclidean(x, x if y is None else self.project(y))
+        return self.cost.between(x, x if y is None else self.project(y))
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved."""
@@ -160,14 +182,18 @@ class GroundMetric:
         write(self, path)
 
     @staticmethod
-    def load(path: str | os.PathLike) -> GroundMetric:
-        """Read a metric that `save` wrote."""
+    def load(path: str | os.PathLike, *, feature_map: Any = None) -> GroundMetric:
+        """Read a metric that `save` wrote.
+
+        A file holds numbers only: a metric that was learned behind a feature map needs its fitted `feature_map` back.
+        """
         from .metric_files import read
 
-        return read(path)
+        return read(path, feature_map)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.n_components} components, {self.n_features} features)"
+        cost = "" if self.cost is Cost.EUCLIDEAN else f", {self.cost.name.lower()} cost"
+        return f"{type(self).__name__}({self.n_components} components, {self.n_features} features{cost})"
 
 
 class EuclideanMetric(GroundMetric):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
+
+# Entries of cost matrices (about ten seconds) and pairs, per thread, between two looks at what has been found.
+_ROUND, _MOST_PAIRS = 2.5e8, 512
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,6 +26,8 @@ class Threads:
     ...     threads.map(abs, [-1, 2, -3])
     [1, 2, 3]
     """
+
+    place: Any = None  # where else work may go: see `cluster`
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = joblib.effective_n_jobs(n_jobs)
@@ -42,6 +47,22 @@ class Threads:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def in_rounds(work: np.ndarray, threads: Threads) -> list[np.ndarray]:
+    """Places 0, 1, … in rounds, in order: enough for every thread or slot for some seconds, so that waiting for the
+    last is a small loss, and few enough that little is lost in an accident.
+
+    `work` is in entries of cost matrices. There is at least one round.
+
+    >>> [places.tolist() for places in in_rounds(np.array([1e9, 1.0, 1.0]), Threads(1))]
+    [[0], [1, 2]]
+    """
+    n_workers = threads.n_jobs if threads.place is None else max(1, sum(threads.place.slots().values()))
+    full = np.floor((np.cumsum(work) - 0.5 * work) / (_ROUND * n_workers))
+    many = np.arange(work.size) // (_MOST_PAIRS * n_workers)
+    cuts = np.flatnonzero((np.diff(full) > 0) | (np.diff(many) > 0)) + 1
+    return np.split(np.arange(work.size), cuts)
 
 
 def in_batches(work: np.ndarray, n_jobs: int, batch: float) -> list[np.ndarray]:

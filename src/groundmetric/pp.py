@@ -9,6 +9,7 @@ import numpy as np
 from .cells import need
 from .cells.columns import check_draw, draw, samples_of
 from .cells.genes import SELECTED, above_average, moments, warn_of_counts
+from .cells.matrix import layout, read
 from .cells.source import Source
 
 __all__ = ["select_genes", "subsample"]
@@ -87,8 +88,17 @@ def subsample(adata: Any, sample_key: str, n: int = 1000, *, random_state: int =
     check_draw(n, random_state, "n")
     rows = draw(samples_of(adata.obs, sample_key), n, random_state)
     if copy:
-        return adata[rows].to_memory() if adata.isbacked else adata[rows].copy()
+        return _read_cells(adata, rows) if adata.isbacked else adata[rows].copy()
     if adata.isbacked:
         raise ValueError("a backed AnnData cannot be cut down in place: adata = pp.subsample(adata, …, copy=True)")
     adata._inplace_subset_obs(rows)
     return None
+
+
+def _read_cells(adata: Any, rows: np.ndarray) -> Any:
+    """These cells of a backed AnnData; of one stored by columns, anndata itself would load all cells first."""
+    part = adata[rows]
+    if layout(adata.X) != "csc" or adata.raw is not None:
+        return part.to_memory()
+    axes = ("obs", "var", "uns", "obsm", "varm", "layers", "obsp", "varp")
+    return type(adata)(read(adata.X, rows), **{name: getattr(part, name) for name in axes})

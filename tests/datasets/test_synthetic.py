@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from groundmetric.datasets import make_modes, synth_2d, synth_200d
+from groundmetric.datasets import make_modes, make_rings, synth_2d, synth_200d
 
 OFFSETS = np.arange(1.5, 30.0, 3.0)
 FAMILIES = pytest.mark.parametrize(("make", "n_noise", "noise_scale"), [(synth_2d, 1, 1000.0), (synth_200d, 199, 1.0)])
@@ -84,3 +84,12 @@ def test_every_number_of_the_family_is_a_parameter():
     assert np.all(by_distribution(D, "high") == [-4.0, -28.0, -28.0])
     noise = by_distribution(D, "centre")[:, :, 1:] / 7.0
     assert np.all(np.abs(noise.mean(axis=(1, 2)) - [10.0, 15.0, 19.0] * 2) < 2.5)
+
+
+def test_rings_differ_in_radius_only():
+    D, y = make_rings(40, radii=(1.0, 1.2, 3.0), noise=0.0, random_state=0)
+    assert (len(D), D.shape[1]) == (120, 4)
+    radius = np.linalg.norm(D.points, axis=1)
+    assert_allclose(radius, np.repeat(np.array([1.0, 1.2, 3.0])[y], D.sizes))
+    directions = D.means() / np.linalg.norm(D.means(), axis=1, keepdims=True)
+    assert all(np.linalg.norm(directions[y == c].mean(axis=0)) < 0.4 for c in range(3))

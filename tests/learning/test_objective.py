@@ -7,6 +7,7 @@ from scipy import sparse
 
 from groundmetric import Distributions, GroundMetric, pairwise_distances
 from groundmetric.learning import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
+from groundmetric.learning.models import LinearModel
 from groundmetric.learning.objective import Objective
 from groundmetric.learning.optimiser import Adam
 from groundmetric.parallel import Threads
@@ -26,10 +27,14 @@ def cohort(*, apart=0.3, weighted=False, sizes=range(5, 14), seed=0):
 
 
 def objective_of(D, k, *, margin=0.5, memory=1e8, t=2):
-    triplets = random_triplets(LABELS, t, np.random.RandomState(0))
     centre = np.asarray(D.points.mean(axis=0)).ravel()
-    options = {"threads": Threads(1), "memory": memory, "max_pivots": None}
-    return Objective(D, triplets, k, margin=margin, scale=SCALE, centre=centre, **options)
+    return objective_for(LinearModel(k, SCALE, centre), D, margin=margin, memory=memory, t=t)
+
+
+def objective_for(model, D, *, margin=0.5, memory=1e8, t=2):
+    triplets = random_triplets(LABELS, t, np.random.RandomState(0))
+    pairs = model.pairs(D, triplets.first, triplets.second, threads=Threads(1), memory=memory)
+    return Objective(triplets, pairs, margin=margin)
 
 
 def components(k, seed=0):

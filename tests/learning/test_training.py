@@ -208,11 +208,18 @@ class Shrink:
 
 @pytest.mark.parametrize("penalty", ["l2", "l2_squared", "l1", "group", "nuclear", Shrink(), None])
 def test_every_penalty_trains_and_its_strength_counts(penalty):
-    weak, strong = (learner(penalty=penalty, strength=strength, tol=0.0).fit(D, y) for strength in (0.0, 5.0))
+    weak, strong = (learner(penalty=penalty, strength=strength, tol=0.0).fit(D, y) for strength in (0.0, 0.5))
     assert np.isfinite(strong.components_).all()
     assert (strong.history_["penalty"] > 0).all() == (penalty is not None)
     size = [np.linalg.norm(learned.components_) for learned in (strong, weak)]
     assert size[0] < size[1] if penalty is not None else size[0] == size[1]
+
+
+@pytest.mark.parametrize("penalty", ["l1", "group"])
+def test_a_penalty_that_leaves_nothing_says_so(penalty):
+    with pytest.warns(ConvergenceWarning, match="set the whole metric to 0"):
+        learned = learner(penalty=penalty, strength=5.0).fit(D, y)
+    assert_array_equal(learned.components_, 0.0)
 
 
 def test_an_early_stop_says_that_the_loss_stopped_falling():

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
+from groundmetric.tl.fitting import make_learner
 
 FAST = {"max_epochs": 4, "n_cells": 30}
 
@@ -251,3 +252,9 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
     labels = ad.read_h5ad(tmp_path / "cells.h5ad").uns["groundmetric"]["labels"]
     assert labels["samples"].tolist() == [str(k) for k in range(10)]
     assert labels["labels"].tolist() == [0] * 5 + [1] * 5
+
+
+@pytest.mark.parametrize("options", [{"cost": "manhattan"}, {"feature_map": "anything"}])
+def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
+    with pytest.raises(ValueError, match="use GroundMetricLearner on Distributions"):
+        make_learner(options, 0)

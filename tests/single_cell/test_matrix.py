@@ -73,7 +73,7 @@ def test_projection_is_a_product(kind, open_matrix):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [50, 10**6])
+@pytest.mark.parametrize("size", [1, 333, 10**6])
 def test_moments_are_those_of_the_rows(kind, size, open_matrix, monkeypatch):
     monkeypatch.setattr("groundmetric.cells.matrix.pieces.__defaults__", (None, size))
     found = moments(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS)
@@ -98,14 +98,52 @@ class Spy:
         self.values, self.shape, self.dtype, self.asked = values, values.shape, values.dtype, []
 
     def __getitem__(self, index):
-        self.asked += index.tolist()
+        self.asked += [index.tolist() if isinstance(index, np.ndarray) else index]
         return self.values[index]
 
 
-def test_only_the_wanted_rows_are_read_in_order():
+def test_few_rows_are_picked_in_order_and_many_are_read_in_one_stretch():
     spy = Spy(DENSE.astype(np.float32))
-    read(spy, ROWS, COLUMNS)
-    assert spy.asked == ROWS.tolist()
+    for rows, asked in (([3, 68], [3, 68]), ([3, 5, 6, 9], slice(3, 10)), ([4, 5, 6], slice(4, 7))):
+        spy.asked.clear()
+        np.testing.assert_array_equal(read(spy, np.array(rows), COLUMNS), DENSE[np.ix_(rows, COLUMNS)])
+        assert spy.asked == [asked]
+
+
+def test_no_stretch_of_a_file_is_longer_than_a_piece(monkeypatch):
+    monkeypatch.setattr("groundmetric.cells.matrix.pieces.__defaults__", (None, 10 * DENSE.shape[1]))
+    spy = Spy(DENSE.astype(np.float32))
+    np.testing.assert_array_equal(read(spy, ROWS), DENSE[ROWS])
+    assert spy.asked == [slice(0, 10), slice(10, 11), slice(31, 32), slice(68, 70)]
+
+
+BLOCKS = {"whole": (70, 23), "rows": (9, 23), "columns": (70, 4), "both": ((1, 30, 39), (20, 3))}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunks", BLOCKS.values(), ids=BLOCKS)
+def test_blocks_of_dask_are_read_and_summed_like_the_whole(kind, chunks):
+    da = pytest.importorskip("dask.array")
+    matrix = da.from_array(DENSE.astype(np.float32), chunks).map_blocks(KINDS[kind])
+    np.testing.assert_array_equal(as_array(read(matrix, ROWS, COLUMNS)), DENSE[np.ix_(ROWS, COLUMNS)])
+    found = moments(matrix, ROWS)
+    np.testing.assert_allclose(found.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
+    W = RANDOM.normal(size=(3, COLUMNS.size))
+    np.testing.assert_allclose(project(matrix, ROWS, COLUMNS, W), DENSE[np.ix_(ROWS, COLUMNS)] @ W.T, rtol=1e-12)
+
+
+def test_blocks_of_dask_without_a_wanted_row_are_never_computed():
+    da = pytest.importorskip("dask.array")
+    computed = []
+
+    def look(block, block_info=None):
+        computed.append(block_info[0]["chunk-location"])
+        return block
+
+    matrix = da.from_array(DENSE, (10, 23)).map_blocks(look, dtype=DENSE.dtype, meta=DENSE[:0])
+    read(matrix, ROWS)
+    assert sorted(computed) == [(0, 0), (1, 0), (3, 0), (6, 0)]
 
 
 def test_nothing_asked_for_is_nothing():

@@ -2,6 +2,7 @@
 
 import anndata as ad
 import numpy as np
+import pandas as pd
 import pytest
 import scanpy as sc
 
@@ -63,6 +64,9 @@ def test_wrong_methods_and_options(cohort):
 
 def test_subsample_cuts_in_place_or_copies(cohort, tmp_path):
     cohort.write_h5ad(tmp_path / "cells.h5ad")
+    by_columns = cohort.copy()
+    by_columns.X = by_columns.X.tocsc()
+    by_columns.write_h5ad(tmp_path / "by_columns.h5ad")
     part = gm.pp.subsample(cohort, "sample", 40, random_state=3, copy=True)
     sizes = cohort.obs["sample"].value_counts()
     assert part.obs["sample"].value_counts().to_dict() == sizes.clip(upper=40).to_dict()
@@ -71,10 +75,15 @@ def test_subsample_cuts_in_place_or_copies(cohort, tmp_path):
         gm.pp.subsample(backed, "sample", 40)
     read = gm.pp.subsample(backed, "sample", 40, random_state=3, copy=True)
     backed.file.close()
+    backed = ad.read_h5ad(tmp_path / "by_columns.h5ad", backed="r")
+    stored_by_columns = gm.pp.subsample(backed, "sample", 40, random_state=3, copy=True)
+    backed.file.close()
     assert gm.pp.subsample(cohort, "sample", 40, random_state=3) is None
-    for other in (part, read):
-        assert cohort.obs_names.equals(other.obs_names)
+    for other in (part, read, stored_by_columns):
+        pd.testing.assert_frame_equal(other.obs, cohort.obs)
+        pd.testing.assert_frame_equal(other.var, cohort.var)
         assert (cohort.X != other.X).nnz == 0
+        assert (cohort.layers["counts"] != other.layers["counts"]).nnz == 0
     assert gm.pp.subsample(cohort, "sample", 10_000) is None
     assert cohort.n_obs == part.n_obs
 

@@ -1,15 +1,20 @@
 """Nearest neighbours: those of all distances, with fewer solves."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
 from groundmetric.transport.search import nearest
 
+from ..laws.strategies import cohorts
 from .cohorts import ALL_WEIGHTS, cohort
+
+IGAN = Path(__file__).parents[2].parent / "shared" / "data" / "pilot_igan_glomeruli_634patients.h5ad"
 
 
 def brute_force(A, B, n_neighbors, metric="euclidean"):
@@ -168,3 +173,46 @@ def test_nearest_needs_only_that_bounds_are_below(seed, n_queries, n_candidates,
     found, expected = (np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors] for distances in (found, exact))
     assert_array_equal(found, expected)
     assert len(set(solved)) == len(solved)
+
+
+@given(cohorts(n_distributions=9), st.integers(1, 8))
+@settings(max_examples=40)
+def test_neighbours_of_any_distributions(D, n_neighbors):
+    """Points that coincide, distances that tie, masses of 0."""
+    assert_nearest(D, None, n_neighbors)
+    assert_nearest(D[:3], D[3:], min(n_neighbors, 6))
+
+
+def test_sharper_bounds_save_solves_and_change_nothing():
+    rng = np.random.default_rng(0)
+    exact = rng.uniform(1.0, 2.0, (30, 40))
+    rough, sharp = exact * rng.uniform(0.0, 0.5, exact.shape), exact * 0.99
+    solved, sharpened = [], []
+
+    def solve(rows, cols):
+        solved.append(rows.size)
+        return exact[rows, cols]
+
+    def sharpen(rows, cols):
+        sharpened.extend(zip(rows.tolist(), cols.tolist(), strict=True))
+        return sharp[rows, cols]
+
+    found = nearest(rough, 3, solve, sharpen)
+    with_sharp, solved[:] = sum(solved), []
+    expected = nearest(rough, 3, solve)
+    assert_array_equal(np.sort(found, axis=1)[:, :3], np.sort(expected, axis=1)[:, :3])
+    assert len(set(sharpened)) == len(sharpened)
+    assert with_sharp < 0.25 * sum(solved)
+
+
+@pytest.mark.skipif(not IGAN.exists(), reason="the cohort is not at hand")
+def test_few_pairs_of_real_patients_are_solved():
+    """634 patients of 14 features would be 200,661 pairs; here the first 120 of them."""
+    import anndata as ad
+
+    adata = ad.read_h5ad(IGAN)
+    values = np.asarray(adata.X, np.float64)
+    D = gm.Distributions((values - values.mean(axis=0)) / values.std(axis=0), adata.obs["sample"].to_numpy())[:120]
+    solves = gm.kneighbors(D, n_neighbors=5, return_solves=True)[2]
+    assert_nearest(D, None, 5)
+    assert 3 * solves < 120 * 119 // 2

@@ -84,17 +84,18 @@ def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
     return pd.DataFrame(kept, index=samples.names.astype(str))
 
 
-def draw(samples: Samples, n: int | None, seed: int) -> np.ndarray:
+def draw(samples: Samples, n: int | None, seed: int, turn: int = 0) -> np.ndarray:
     """Rows of at most n cells of every sample, in order; all of them where n is None.
 
-    The draw of a sample depends on the seed and on its own cells alone, not on which other samples there are.
+    The draw of a sample depends on the seed, the turn and its own cells alone, not on which other samples there are.
     """
     if n is None:
         return np.arange(samples.codes.size)
     by_sample = np.split(np.argsort(samples.codes, kind="stable"), np.cumsum(samples.sizes)[:-1])
     chosen = []
     for name, rows in zip(samples.names, by_sample, strict=True):
-        random = np.random.default_rng([seed, *str(name).encode()])
+        # No byte of a name is above 255, so that no turn is the first one of another name.
+        random = np.random.default_rng([seed, *str(name).encode(), *([255 + turn] if turn else [])])
         chosen.append(random.choice(rows, n, replace=False) if rows.size > n else rows)
     return np.sort(np.concatenate(chosen))
 

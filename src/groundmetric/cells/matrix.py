@@ -1,8 +1,9 @@
-"""A matrix of cells × genes, in memory or in a file: pieces of it, one after another.
+"""A matrix of cells × genes, in memory, in a file or in blocks of Dask: pieces of it, one after another.
 
 A piece holds some of the wanted rows and some of the wanted columns. Matrices stored by rows (CSR, dense) come in
-pieces of whole rows, those stored by columns (CSC) in pieces of whole columns, so that every value is read once and
-in the order in which it lies in the file. Sums over rows or columns are taken piece by piece.
+pieces of whole rows, those stored by columns (CSC) in pieces of whole columns, those of Dask in its blocks, so that
+every value is read once and in the order in which it lies in the file. Sums over rows or columns are taken piece by
+piece.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-# Values in a piece, about: large enough to be quick, small beside the memory of any machine.
+# Values in a piece, about, those between wanted rows included: large enough to be quick, small beside any memory.
 _PIECE = 4_000_000
+# In a file, a stretch is read whole if at least one of so many rows of it is wanted: picking them is slower than that.
+_PICKED = 10
 
 
 class Piece(NamedTuple):
@@ -27,30 +30,28 @@ class Piece(NamedTuple):
 
 
 def pieces(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size: int = _PIECE) -> Iterator[Piece]:
-    """The values of these rows and columns (None: all), both ascending, in pieces of about `size` values."""
+    """The values of these rows and columns (None: all), both ascending, in pieces of about `size` values at most."""
     columns = np.arange(matrix.shape[1]) if columns is None else columns
-    if layout(matrix) == "csc":
-        index, other, along = columns, rows, "columns"
+    if is_dask(matrix):
+        yield from _blocks(matrix, rows, columns)
+    elif layout(matrix) == "csc":
+        for low, high in _cuts(matrix, columns, size):
+            values = _some(_take(matrix, columns[low:high], axis=1), rows, axis=0)
+            yield Piece(slice(0, rows.size), slice(low, high), _as_float(values))
     else:
-        index, other, along = rows, columns, "rows"
-    whole = other.size == matrix.shape[0 if along == "columns" else 1]
-    for low, high in _cuts(matrix, index, size):
-        values = matrix[:, index[low:high]] if along == "columns" else matrix[index[low:high]]
-        if not whole:
-            values = values[other] if along == "columns" else values[:, other]
-        part, all_of_it = slice(low, high), slice(0, other.size)
-        yield Piece(*((all_of_it, part) if along == "columns" else (part, all_of_it)), _as_float(values))
+        for low, high in _cuts(matrix, rows, size):
+            values = _some(_take(matrix, rows[low:high], axis=0), columns, axis=1)
+            yield Piece(slice(low, high), slice(0, columns.size), _as_float(values))
 
 
 def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None) -> Any:
     """These rows and columns (None: all), both ascending, as a CSR matrix or an array."""
-    parts = list(pieces(matrix, rows, columns))
-    if not parts:
+    strips: dict[int, list[Any]] = {}
+    for piece in pieces(matrix, rows, columns):
+        strips.setdefault(piece.rows.start, []).append(piece.values)
+    if not strips:
         return np.empty((rows.size, matrix.shape[1] if columns is None else columns.size), np.float32)
-    if layout(matrix) == "csc":
-        return sparse.hstack([part.values for part in parts], format="csr")
-    values = [part.values for part in parts]
-    return sparse.vstack(values, format="csr") if sparse.issparse(values[0]) else np.concatenate(values)
+    return _stacked([_stacked(strip, axis=1) for strip in strips.values()], axis=0)
 
 
 def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:
@@ -61,21 +62,72 @@ def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, component
     return z
 
 
+def _stacked(parts: list[Any], axis: int) -> Any:
+    """Parts below or beside each other, as a CSR matrix or an array; a single one is not copied."""
+    if len(parts) == 1:
+        return parts[0].tocsr() if sparse.issparse(parts[0]) else parts[0]
+    if not sparse.issparse(parts[0]):
+        return np.concatenate(parts, axis=axis)
+    return (sparse.vstack if axis == 0 else sparse.hstack)(parts, format="csr")
+
+
 def layout(matrix: Any) -> str:
     """ "csr", "csc" or "dense"."""
     return getattr(matrix, "format", "dense")
 
 
+def is_dask(matrix: Any) -> bool:
+    """A Dask array is known by what it promises, so that Dask need not be there."""
+    return hasattr(matrix, "__dask_graph__")
+
+
+def _blocks(matrix: Any, rows: np.ndarray, columns: np.ndarray) -> Iterator[Piece]:
+    """Pieces as Dask has cut the matrix; one block is computed at a time, those without a wanted value never."""
+    for i, (top, here) in enumerate(_parts(rows, matrix.chunks[0])):
+        for j, (left, there) in enumerate(_parts(columns, matrix.chunks[1])):
+            if here.stop > here.start and there.stop > there.start:
+                block = matrix.blocks[i, j].compute()
+                values = _some(_some(block, rows[here] - top, axis=0), columns[there] - left, axis=1)
+                yield Piece(here, there, _as_float(values))
+
+
+def _parts(index: np.ndarray, sizes: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """Where each block begins, and which of the ascending indices fall into it."""
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(index, bounds)
+    return [
+        (int(start), slice(int(a), int(b))) for start, (a, b) in zip(bounds, itertools.pairwise(cuts), strict=False)
+    ]
+
+
+def _take(matrix: Any, index: np.ndarray, axis: int) -> Any:
+    """These rows (or columns), ascending; from a file in one stretch where enough of it is wanted."""
+    low, high = int(index[0]), int(index[-1]) + 1
+    if high - low == index.size:
+        return matrix[low:high] if axis == 0 else matrix[:, low:high]
+    in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
+    if in_memory or index.size * _PICKED < high - low:
+        return matrix[index] if axis == 0 else matrix[:, index]
+    return _some(matrix[low:high] if axis == 0 else matrix[:, low:high], index - low, axis)
+
+
+def _some(values: Any, index: np.ndarray, axis: int) -> Any:
+    """These rows (or columns) of values in memory, which are not copied where it is all of them."""
+    if index.size == values.shape[axis]:
+        return values
+    return values[index] if axis == 0 else values[:, index]
+
+
 def _cuts(matrix: Any, index: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """Where to cut the wanted rows (or columns) so that pieces have about `size` values."""
+    """Where to cut the wanted rows (or columns) so that the stretch of a piece has about `size` values at most."""
+    if not index.size:
+        return []
     if layout(matrix) == "dense":
-        values = np.full(index.size, matrix.shape[1])
+        ends = (index + 1) * matrix.shape[1]
     else:
-        starts = _starts(matrix)
-        values = (starts[index + 1] - starts[index]) + 1
-    ends = np.cumsum(values)
+        ends = _starts(matrix)[index + 1].astype(np.int64) + index + 1  # empty ones count as well
     bounds = [0, *(np.flatnonzero(np.diff((ends - 1) // size)) + 1).tolist(), index.size]
-    return [(low, high) for low, high in itertools.pairwise(bounds) if high > low]
+    return list(itertools.pairwise(bounds))
 
 
 def _starts(matrix: Any) -> np.ndarray:

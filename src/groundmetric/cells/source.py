@@ -1,4 +1,4 @@
-"""Where cells come from: an AnnData in memory, a backed one, or the path of an .h5ad file (or a .zarr folder)."""
+"""Where cells come from: an AnnData in memory, backed or lazy, or the path of an .h5ad file (or a .zarr folder)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .columns import listed
+from .matrix import is_dask
 
 
 class Source:
@@ -29,7 +30,7 @@ class Source:
             self._open(Path(cells))
         elif isinstance(cells, ad.AnnData):
             self.adata: Any = cells
-            self.obs, self.var = cells.obs, cells.var
+            self.obs, self.var = _in_memory(cells.obs), _in_memory(cells.var)
         else:
             raise TypeError(f"cells are a {type(cells).__name__}: expected an AnnData or the path of an .h5ad file")
 
@@ -48,8 +49,8 @@ class Source:
 
     @property
     def on_disk(self) -> bool:
-        """Is the matrix read from a file, rather than held in memory?"""
-        return self.adata is None or self.adata.isbacked
+        """Are cells read from a file, rather than held in memory (their values at least by Dask) and written to?"""
+        return self.adata is None or self.adata.isbacked or not isinstance(self.adata.obs, pd.DataFrame)
 
     @property
     def genes(self) -> pd.Index:
@@ -82,7 +83,7 @@ class Source:
     def noted(self, name: str) -> Any:
         """An entry of uns, or nothing."""
         if self.adata is not None:
-            return self.adata.uns.get(name, {})
+            return _computed(self.adata.uns.get(name, {}))
         return ad.io.read_elem(self._file["uns"][name]) if name in self._file.get("uns", {}) else {}
 
     def _named(self, part: str, name: str, argument: str) -> Any:
@@ -114,6 +115,18 @@ class Source:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _in_memory(frame: Any) -> pd.DataFrame:
+    """The columns of obs or var; an AnnData of `anndata.experimental.read_lazy` has not read them yet."""
+    return frame if isinstance(frame, pd.DataFrame) else frame.to_memory()
+
+
+def _computed(entry: Any) -> Any:
+    """An entry of uns with its arrays, which a lazy AnnData has not read yet."""
+    if isinstance(entry, Mapping):
+        return {name: _computed(value) for name, value in entry.items()}
+    return entry.compute() if is_dask(entry) else entry
 
 
 def _open_store(path: Path) -> Any:

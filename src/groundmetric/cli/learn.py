@@ -12,8 +12,8 @@ from .options import add_command, add_force, add_jobs, add_seed, count, count_or
 from .output import log, new_folder, print_findings, write_findings
 
 SPELLING = {
-    "sample_key": "--sample", "label_key": "--label", "cell_type_key": "--cell-type", "layer": "--layer",
-    "use_rep": "--rep", "genes": "--genes", "n_components": "--components",
+    "sample_key": "--sample", "label_key": "--label", "batch_key": "--batch", "cell_type_key": "--cell-type",
+    "layer": "--layer", "use_rep": "--rep", "genes": "--genes", "n_components": "--components",
 }  # fmt: skip
 TOP = 10
 
@@ -25,6 +25,9 @@ def add(commands: Any) -> None:
     command.add_argument("cells", metavar="CELLS.h5ad", help="normalised values on a log scale; read in part only")
     command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
     command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
+    command.add_argument("--target", choices=("classes", "ordered"), default="classes",
+                         help="ordered: labels are numbers or ordered categories (%(default)s)")  # fmt: skip
+    command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
     command.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
     command.add_argument("--layer", help="use this layer rather than X")
     command.add_argument("--rep", metavar="NAME", help="learn on this entry of obsm rather than on genes")
@@ -37,6 +40,8 @@ def add(commands: Any) -> None:
     command.add_argument("--components", metavar="N", type=count, help="dimensions of the learned space (5)")
     command.add_argument("--strength", metavar="X", type=number, default=0.1, help="of the penalty (%(default)s)")
     command.add_argument("--epochs", metavar="N", type=count, default=50, help="of learning, at most (%(default)s)")
+    command.add_argument("--checkpoint", metavar="FILE",
+                         help="keep the state of learning here every minute, and go on from it if there is one")  # fmt: skip
     add_seed(command, "of the draw and the learner")
     add_jobs(command)
     add_force(command)
@@ -62,9 +67,11 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     log(f"reading {options.cells}, learning (after an installation, code is compiled once, up to a minute)")
     started = time.perf_counter()
     cells = tl.learn(
-        options.cells, options.sample, options.label, layer=options.layer, use_rep=options.rep, genes=options.genes,
+        options.cells, options.sample, options.label, batch_key=options.batch, target=options.target,
+        layer=options.layer, use_rep=options.rep, genes=options.genes,
         n_cells=options.cells_per_sample, random_state=options.seed, n_components=options.components,
         strength=options.strength, max_epochs=options.epochs, n_jobs=options.jobs, verbose=1,
+        checkpoint=options.checkpoint,
     )  # fmt: skip
     assert cells is not None  # of a file, an AnnData is returned
     learned = time.perf_counter() - started

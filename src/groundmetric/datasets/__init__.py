@@ -2,6 +2,15 @@
 
 from .cohort import make_cohort
 from .portal import PAPER_DATASETS, cellxgene, cellxgene_file
-from .synthetic import make_modes, synth_2d, synth_200d
+from .synthetic import make_modes, make_rings, synth_2d, synth_200d
 
-__all__ = ["PAPER_DATASETS", "cellxgene", "cellxgene_file", "make_cohort", "make_modes", "synth_2d", "synth_200d"]
+__all__ = [
+    "PAPER_DATASETS",
+    "cellxgene",
+    "cellxgene_file",
+    "make_cohort",
+    "make_modes",
+    "make_rings",
+    "synth_2d",
+    "synth_200d",
+]

@@ -69,6 +69,50 @@ def make_modes(
     return D, np.repeat(np.arange(len(class_means)), len(offsets))
 
 
+def make_rings(
+    n_per_class: int = 40,
+    *,
+    n_features: int = 4,
+    radii: Sequence[float] = (1.0, 1.12),
+    points: int = 10,
+    width: float = 0.5,
+    noise: float = 0.02,
+    random_state: Any = None,
+) -> tuple[Distributions, np.ndarray]:
+    """Classes that differ in radius only: every distribution is a clump somewhere on the sphere of its class.
+
+    Where on the sphere is random. A linear metric is left near chance: along every direction the classes overlap. A
+    metric that bends (a feature map, a network) can.
+
+    Parameters
+    ----------
+    n_per_class, n_features, points : distributions per class, dimensions, and points of each distribution
+    radii : one per class
+    width : how far points lie from the middle of their clump, as an angle
+    noise : standard deviation of the radius, as a share of it
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    D : Distributions
+    y : array, the class of each distribution
+
+    >>> D, y = make_rings(random_state=0)
+    >>> D, y.size
+    (Distributions(80 distributions, 800 points, 4 features), 80)
+    """
+    random = check_random_state(random_state)
+    n = n_per_class * len(radii)
+    y = np.repeat(np.arange(len(radii)), n_per_class)
+    directions = random.normal(size=(n, 1, n_features))
+    directions /= np.linalg.norm(directions, axis=2, keepdims=True)
+    clumps = directions + width * random.normal(size=(n, points, n_features))
+    clumps /= np.linalg.norm(clumps, axis=2, keepdims=True)
+    clumps *= np.asarray(radii)[y][:, None, None] * (1.0 + noise * random.normal(size=(n, points, 1)))
+    names = [f"class {c}, {place}" for c in range(len(radii)) for place in range(n_per_class)]
+    return Distributions(clumps.reshape(-1, n_features), np.repeat(names, points)), y
+
+
 def synth_2d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
     """The paper's Synth 2D: one noise feature, a thousand times larger than the informative one.
 

@@ -1,4 +1,4 @@
-"""What both estimators ask of labels and numbers."""
+"""What all estimators ask of labels and numbers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,61 @@ from ..distributions import Distributions
 
 
 def check_labels(y: Any, size: int) -> np.ndarray:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or labels.size != size:
-        raise ValueError(f"y has shape {labels.shape}, but a label is needed for each of {size}")
-    if labels.dtype.kind in "fOmM" and any(map(is_missing, labels)):
+    """A class for each distribution."""
+    labels = label_array(y, size)
+    if missing_labels(labels).any():
         raise ValueError("y contains a missing label: drop the distribution or label it")
-    check_classification_targets(labels)
+    check_classes(labels)
     return labels
 
 
-def labels_of_groups(D: Distributions, labels: np.ndarray) -> np.ndarray:
-    """One label per distribution from one per row; they must agree."""
+def label_array(y: Any, size: int, name: str = "y") -> np.ndarray:
+    """An array with an entry for each distribution, whatever it holds."""
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.size != size:
+        several = " (several labels need a target each: target=['classes', 'ordered'])" if labels.ndim == 2 else ""
+        raise ValueError(f"{name} has shape {labels.shape}, but a label is needed for each of {size}{several}")
+    if isinstance(y, list | tuple) and labels.dtype.kind in "US":  # numpy has made text of the numbers among them
+        return np.array(y, dtype=object) if not all(isinstance(label, str | bytes) for label in y) else labels
+    return labels
+
+
+def missing_labels(labels: np.ndarray) -> np.ndarray:
+    """Mask of those that are None, NaN or the like."""
+    if labels.dtype.kind not in "fOmM":
+        return np.zeros(labels.size, bool)
+    return np.fromiter(map(is_missing, labels), bool, labels.size)
+
+
+def check_classes(labels: np.ndarray, name: str = "y") -> None:
+    """Labels without missing ones must be classes: text, whole numbers or truth values, of one kind."""
+    if labels.dtype == object:
+        text = [label for label in labels if isinstance(label, str)]
+        other = [label for label in labels if not isinstance(label, str)]
+        if text and other:
+            raise ValueError(f"{name} mixes text and numbers ({text[0]!r} and {other[0]!r}): make all of them text")
+        if text:
+            return
+        labels = np.array(labels.tolist())  # scikit-learn knows numbers only as arrays of numbers
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise ValueError(f"{error} Continuous or ordered labels need target='ordered'.") from None
+
+
+def labels_of_groups(D: Distributions, labels: np.ndarray, shown: np.ndarray | None = None) -> np.ndarray:
+    """One label per distribution from one per row; they must agree. `shown` are the labels as an error names them."""
     by_point = labels[D.order]
     first = by_point[D.bounds[:-1]]
-    differs = np.flatnonzero(by_point != np.repeat(first, D.sizes))
+    expected = np.repeat(first, D.sizes)
+    agree = by_point == expected
+    if labels.dtype.kind == "f":
+        agree |= np.isnan(by_point) & np.isnan(expected)
+    differs = np.flatnonzero(~agree)
     if differs.size:
         d = int(np.searchsorted(D.bounds, differs[0], side="right")) - 1
-        found = sorted(set(by_point[D.bounds[d] : D.bounds[d + 1]].tolist()))
+        members = (labels if shown is None else shown)[D.order][D.bounds[d] : D.bounds[d + 1]]
+        found = sorted(set(members.tolist()), key=lambda label: (str(type(label)), label))
         raise ValueError(f"group {D.names[d]!r} has labels {found}: a distribution needs exactly one")
     return first
 

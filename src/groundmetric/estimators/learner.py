@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
-from tqdm import tqdm
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ..arrays import real_array
-from ..distances import warn_of_pivot_limit
 from ..distributions import Distributions
-from ..learning.penalties import resolve_penalty
-from ..learning.training import Outcome, Settings, train
+from ..learning.models import DiagonalModel, LinearModel, Model
+from ..learning.training import Outcome, Settings
+from ..mapped_metric import MappedMetric, fit_map, map_points, some_points
 from ..metric import GroundMetric
-from ..parallel import Threads
-from .checks import check_labels, check_number, labels_of_groups
+from ..point_distances import Cost
+from ..triplets import Supervision
+from .cautions import check_classes, check_fresh, warn_of_strata, warn_of_training, warn_of_zero
+from .checkpointing import checkpoints_of
+from .labels import read_labels, read_strata, supervision
 from .method import GroundMetricMethod
 from .preparation import feature_moments, hold_out
+from .restarts import train_all
+from .settings import check_settings
 
 
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -33,6 +34,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
     Units do not matter: features are standardised inside (and the scale folded back into W), the margin is measured in
     units of the mean distance at the start, and the penalty in units of its value there.
+
+    Labels may be classes, ordered or continuous values, distances between distributions, or several of these; see
+    `target`. Distributions without a label (None or NaN) are left out, of the standardisation too.
 
     Parameters
     ----------
@@ -67,14 +71,39 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     n_restarts : int
         Runs from different starts and triplets, of which the one with the lowest loss is kept.
     n_jobs : int or None
-        Threads; None means one, -1 one per core. The result is the same for any number.
+        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster: inside
+        ``joblib.parallel_config(backend="dask")``, say, unless `n_jobs` is 1.
     memory : float
         Megabytes that may be spent on remembering where each pair's last solve ended.
     max_pivots : int or None
         Limit of simplex steps per pair; a warning says if it was reached.
+    metric : {"linear", "diagonal"}
+        What is learned: W, or only a weight for each feature (W is diagonal, and as many components as features).
+    cost : {"euclidean", "manhattan", "squared"}
+        What the step s = W(x - y) costs: |s|, the sum of its absolute entries, or |s|². The last makes distances
+        between distributions W2² instead of W1: no metric, and the margin is in units of squared distances.
+    feature_map : scikit-learn transformer or None
+        Fitted to the points and applied to them first, e.g. SplineTransformer or Nystroem: a metric that is linear in
+        mapped features bends with them.
+    target : {"classes", "ordered", "distances"} or a list of these
+        What the labels are. "classes": those of one class belong together. "ordered": numbers, or ordered categories of
+        pandas; the farther apart two values, the farther apart their distributions. "distances": a matrix of target
+        distances between the distributions (the paper's W*), NaN where one is not known. A list: several labels.
+    gap : float or None
+        For ordered labels and distances: by how much two label distances must differ to be learned from. None: a
+        quarter of the label's standard deviation.
+    label_weights : list of float or None
+        For several labels: the share of the loss that each makes up. None: equal shares.
+    nuisance : float
+        Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels.
     random_state : int, RandomState or None
     verbose : int
         1 shows a progress bar where there is a terminal.
+    checkpoint : path or None
+        File for the state of learning. If it holds one of the same data, labels and parameters, learning goes on from
+        there, to the result that it would have had; the one before is kept as ``<checkpoint>.before``.
+    checkpoint_every : float
+        Seconds between two states, at least; they are written after a step, and at the end.
 
     Attributes
     ----------
@@ -85,7 +114,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     n_iter_ : epochs done
     converged_ : whether the loss stopped falling before `max_epochs`
     loss_ : last loss with penalty (held-out loss where there is one), in units of the mean distance at the start
-    classes_ : array of labels
+    classes_ : array of labels (of ordered ones, the values that there are; of several, a list; of distances, None)
     n_features_in_, feature_names_in_
 
     Examples
@@ -118,8 +147,17 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         n_jobs: int | None = None,
         memory: float = 1000.0,
         max_pivots: int | None = None,
+        metric: str = "linear",
+        cost: str = "euclidean",
+        feature_map: Any = None,
+        target: Any = "classes",
+        gap: Any = None,
+        label_weights: Any = None,
+        nuisance: float = 1.0,
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
+        checkpoint_every: float = 60.0,
     ) -> None:
         self.n_components = n_components
         self.margin = margin
@@ -139,31 +177,51 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self.n_jobs = n_jobs
         self.memory = memory
         self.max_pivots = max_pivots
+        self.metric = metric
+        self.cost = cost
+        self.feature_map = feature_map
+        self.target = target
+        self.gap = gap
+        self.label_weights = label_weights
+        self.nuisance = nuisance
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> GroundMetricLearner:
+    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None, *, fresh: Any = None) -> GroundMetricLearner:
         """Learn from Distributions with a label each, or from points.
 
         Parameters
         ----------
         X : Distributions, or array or sparse matrix of points
-        y : labels: one per distribution, or one per row of an array
+        y : labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
+            table with a column for each, or a list of them. None or NaN: no label.
         groups : for an array: which distribution each row belongs to. Without, every row is a distribution of its own,
             and this is metric learning on points.
+        strata : batch, site or donor of each distribution (or row), which the metric should not learn: distributions
+            should be nearer to those of like label in other strata than to those of unlike label in their own.
+        fresh : function from a number of epochs to the Distributions of `X` with other points, which are learned from
+            thereafter; all need a label, and there can be no checkpoint. None: always those of `X`.
         """
-        D, labels = self._check_data(X, y, groups)
-        settings = self._check_settings(D)
+        check_fresh(self, X, fresh)
+        D, known = self._check_data(X, y, groups, strata)
+        D, raw = self._map(D), D
+        settings = check_settings(self, D.shape[1])
         random = check_random_state(self.random_state)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        self._check_classes(D, codes)
+        check_classes(D, known, [self.classes_] if isinstance(self.target, str) else self.classes_)
         centre, variance = feature_moments(D)
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        held_out = hold_out(codes, self.validation_fraction, random)
-        runs = self._run_all(D, codes, settings, centre, scale, held_out, random)
+        held_out = hold_out(known.targets[0].levels, self.validation_fraction, random)
+        warn_of_strata(known, held_out)
+        jobs: dict[str, Any] = {"n_restarts": self.n_restarts, "n_jobs": self.n_jobs, "verbose": self.verbose}
+        jobs |= {"checkpoints": checkpoints_of(self, D, known, settings), "fresh": fresh}
+        model = self._model(settings, centre, scale)
+        runs = train_all(D, known, settings, model, scale, held_out, random, **jobs)
         best = min(runs, key=lambda run: run.loss)
-        self._keep(best, scale, variance)
-        self._warn(runs, settings)
+        self._keep(best, model.metric(best.kept, D.features, variance), raw)
+        warn_of_training(runs, settings.max_epochs * self.n_restarts)
+        warn_of_zero(getattr(self, "components_", None))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -175,7 +233,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
     @property
     def _n_features_out(self) -> int:
-        return self.components_.shape[0]
+        return self.metric_.n_components
 
     def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
         tags = super().__sklearn_tags__()
@@ -183,23 +241,26 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         tags.input_tags.sparse = True
         return tags
 
-    def _check_data(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, np.ndarray]:
-        """Distributions and a label for each."""
+    def _check_data(self, X: Any, y: Any, groups: Any, strata: Any) -> tuple[Distributions, Supervision]:
+        """The distributions that have a label, and what is known about them."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         if isinstance(X, Distributions):
             if groups is not None:
                 raise ValueError("groups are given, but X are Distributions, which are grouped already")
             self._remember_features(X)
-            return X.with_mass(), check_labels(y, len(X))
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=False
-        )
-        labels = check_labels(y, X.shape[0])
-        if groups is None:
-            return Distributions(X, np.arange(X.shape[0]), features=self._feature_names()), labels
-        D = Distributions(X, groups, features=self._feature_names())
-        return D.with_mass(), labels_of_groups(D, labels)
+            D, rows = X.with_mass(), len(X)
+        else:
+            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+            rows = X.shape[0]
+            if self.target in ("classes", "ordered"):
+                check_consistent_length(X, y)
+            D = Distributions(X, np.arange(rows) if groups is None else groups, features=self._feature_names())
+            D = D.with_mass()
+        labels = read_labels(y, self.target, self.gap, rows, D, by_row=groups is not None)
+        seen, known = supervision(labels, self.label_weights, read_strata(strata, rows, D, by_row=groups is not None))
+        self.classes_ = labels[0].values if isinstance(self.target, str) else [label.values for label in labels]
+        return D if seen.size == len(D) else D[seen], known
 
     def _remember_features(self, D: Distributions) -> None:
         """What validate_data does for arrays; names of an earlier fit are forgotten."""
@@ -213,128 +274,32 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else list(names)
 
-    def _check_settings(self, D: Distributions) -> Settings:
-        n_features = D.shape[1]
-        k = min(5, n_features) if self.n_components is None else self.n_components
-        check_number("n_components", k, low=1, whole=True)
-        if k > n_features:
-            raise ValueError(f"n_components is {k}, but there are only {n_features} features: give at most that many")
-        for name in ("n_neighbors", "refresh", "max_epochs", "batch_size", "patience", "n_restarts"):
-            check_number(name, getattr(self, name), low=1, whole=True)
-        for name in ("margin", "learning_rate"):
-            check_number(name, getattr(self, name), low=0.0, above=True)
-        for name in ("strength", "tol", "validation_fraction", "memory"):
-            check_number(name, getattr(self, name), low=0.0)
-        if self.validation_fraction >= 1.0:
-            raise ValueError(f"validation_fraction is {self.validation_fraction}: expected a share below 1")
-        if self.max_pivots is not None:
-            check_number("max_pivots", self.max_pivots, low=1, whole=True)
-        if self.neighbors not in ("random", "nearest"):
-            raise ValueError(f"neighbors is {self.neighbors!r}: expected 'random' or 'nearest'")
-        return Settings(
-            n_components=int(k),
-            margin=float(self.margin),
-            penalty=resolve_penalty(self.penalty),
-            strength=float(self.strength),
-            n_neighbors=int(self.n_neighbors),
-            neighbors=self.neighbors,
-            refresh=int(self.refresh),
-            init=self._check_init(k, n_features),
-            learning_rate=float(self.learning_rate),
-            max_epochs=int(self.max_epochs),
-            batch_size=int(self.batch_size),
-            tol=float(self.tol),
-            patience=int(self.patience),
-            memory=float(self.memory) * 1e6,
-            max_pivots=self.max_pivots,
-        )
+    def _map(self, D: Distributions) -> Distributions:
+        """The distributions that are learned from: of mapped points, where there is a feature map."""
+        if self.feature_map is None:
+            return D
+        self.feature_map_ = fit_map(self.feature_map, D)
+        return map_points(self.feature_map_, D)
 
-    def _check_init(self, k: int, n_features: int) -> Any:
-        if isinstance(self.init, str):
-            if self.init not in ("discriminant", "random"):
-                raise ValueError(f"init is {self.init!r}: expected 'discriminant', 'random' or an array")
-            return self.init
-        init = np.array(real_array(self.init, "init"), dtype=np.float64)
-        if init.shape != (k, n_features) or not np.isfinite(init).all():
-            raise ValueError(f"init has shape {init.shape}: expected finite numbers of shape {(k, n_features)}")
-        return init
+    def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Model:
+        cost = Cost.named(self.cost)
+        if self.metric == "diagonal":
+            return DiagonalModel(scale, centre, cost)
+        return LinearModel(settings.n_components, scale, centre, cost)
 
-    def _check_classes(self, D: Distributions, codes: np.ndarray) -> None:
-        """There must be something to tell apart, and somebody to be near to."""
-        counts, classes = np.bincount(codes), self.classes_.tolist()
-        if counts.size < 2:
-            raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
-        if counts.max() < 2:
-            raise ValueError(
-                "every class has a single distribution: no triplet can be formed; at least one class needs two"
-            )
-        for place in np.flatnonzero(counts == 1):
-            name = D.names[int(np.flatnonzero(codes == place)[0])]
-            warnings.warn(
-                f"class {classes[place]!r} has a single distribution ({name!r}): others are kept away from it, "
-                "but it is not an anchor itself",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _run_all(
-        self,
-        D: Distributions,
-        codes: np.ndarray,
-        settings: Settings,
-        centre: np.ndarray,
-        scale: np.ndarray,
-        held_out: np.ndarray,
-        random: np.random.RandomState,
-    ) -> list[Outcome]:
-        runs: list[Outcome] = []
-        total = settings.max_epochs * self.n_restarts
-        with (
-            Threads(self.n_jobs) as threads,
-            tqdm(
-                total=total, desc="learning", unit="epoch", disable=None if self.verbose else True, leave=False
-            ) as bar,
-        ):
-
-            def show(history: dict[str, list]) -> None:
-                bar.set_postfix(loss=f"{history['loss'][-1]:.3f}", active=f"{history['active'][-1]:.0%}", refresh=False)
-                bar.update()
-
-            for _ in range(self.n_restarts):
-                try:
-                    run = train(
-                        D,
-                        codes,
-                        settings,
-                        scale=scale,
-                        centre=centre,
-                        held_out=held_out,
-                        threads=threads,
-                        random=random,
-                        on_epoch=show,
-                    )
-                except KeyboardInterrupt:  # before this run had a start; an earlier one is still worth keeping
-                    if not runs:
-                        raise
-                    runs[-1].interrupted = True
-                    break
-                runs.append(run)
-                if run.interrupted:
-                    break
-        return runs
-
-    def _keep(self, run: Outcome, scale: np.ndarray, variance: np.ndarray) -> None:
-        self.components_ = run.W / scale
-        self.metric_ = GroundMetric(self.components_, self._feature_names(), variances=variance)
+    def _keep(self, run: Outcome, metric: Any, raw: Distributions) -> None:
+        self._keep_metric(metric, raw)
         self.history_ = {name: np.array(values) for name, values in run.history.items()}
         self.n_iter_ = len(run.history["loss"])
         self.loss_ = run.loss
         self.converged_ = run.converged
 
-    def _warn(self, runs: list[Outcome], settings: Settings) -> None:
-        """Say what the numbers alone do not show."""
-        if runs[-1].interrupted:
-            done, planned = sum(len(run.history["loss"]) for run in runs), settings.max_epochs * self.n_restarts
-            message = f"interrupted after {done} of {planned} epochs: what was learned so far is kept"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        warn_of_pivot_limit(sum(run.stopped_pivoting for run in runs))
+    def _keep_metric(self, metric: Any, raw: Distributions) -> None:
+        self.components_ = metric.components
+        self.metric_ = self._behind_map(metric, raw)
+
+    def _behind_map(self, metric: GroundMetric, raw: Distributions) -> GroundMetric:
+        """The metric for points as they were given."""
+        if self.feature_map is None:
+            return metric
+        return MappedMetric(self.feature_map_, metric, raw.shape[1], self._feature_names(), probes=some_points(raw))

@@ -21,11 +21,24 @@ def class_shares(distances: np.ndarray, codes: np.ndarray, n_classes: int, weigh
     >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
     [[0.571, 0.429]]
     """
-    if weights == "uniform":
-        votes = np.ones_like(distances)
-    else:
-        nearest = distances.min(axis=1, keepdims=True)  # votes relative to the nearest cannot overflow
-        with np.errstate(divide="ignore", invalid="ignore"):
-            votes = np.where(nearest == 0.0, distances == 0.0, nearest / distances)
+    votes = _votes(distances, weights)
     shares = np.stack([(votes * (codes == c)).sum(axis=1) for c in range(n_classes)], axis=1)
     return shares / shares.sum(axis=1, keepdims=True)
+
+
+def mean_values(distances: np.ndarray, values: np.ndarray, weights: str) -> np.ndarray:
+    """Mean of the neighbours' values, each counting as its vote does; `values` (n_items, n_neighbors, …).
+
+    >>> mean_values(np.array([[1.0, 2.0]]), np.array([[3.0, 6.0]]), "distance").tolist()
+    [4.0]
+    """
+    votes = _votes(distances, weights)
+    return np.einsum("in,in...->i...", votes / votes.sum(axis=1, keepdims=True), values)
+
+
+def _votes(distances: np.ndarray, weights: str) -> np.ndarray:
+    if weights == "uniform":
+        return np.ones_like(distances)
+    nearest = distances.min(axis=1, keepdims=True)  # votes relative to the nearest cannot overflow
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(nearest == 0.0, distances == 0.0, nearest / distances)

@@ -11,6 +11,7 @@ from sklearn.utils.extmath import randomized_svd
 from ..distributions import Distributions
 from ..estimators.preparation import feature_moments
 from ..metric import GroundMetric
+from ..point_distances import Cost
 
 # Components that an average keeps at most: with so few, costs are filled inside the solver.
 _MOST_COMPONENTS = 25
@@ -20,6 +21,8 @@ _MOST_POINTS = 4000
 
 def of_unit_spread(metric: GroundMetric, D: Distributions) -> GroundMetric:
     """The metric in units in which the projected points have total variance 1, so that metrics can be averaged."""
+    if metric.cost is not Cost.EUCLIDEAN:
+        raise ValueError(f"metrics of {metric.cost.name.lower()} cost have no average: learn one metric instead")
     z = metric.project(_some_points(D))
     spread = float(np.sqrt(z.var(axis=0).sum()))
     if spread == 0.0:

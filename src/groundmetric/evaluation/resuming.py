@@ -17,7 +17,7 @@ from .. import __version__
 from .running import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result
 
 # Parameters that change how long it takes, but not what comes out.
-_NO_MATTER = {"n_jobs", "verbose", "memory"}
+_NO_MATTER = {"n_jobs", "verbose", "memory", "checkpoint", "checkpoint_every"}
 
 
 def fingerprint(cohort: Cohort, protocol: Protocol) -> str:

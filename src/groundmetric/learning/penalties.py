@@ -5,12 +5,15 @@
         def gradient(self, W): ...     # an array of W's shape
 
 Pass an instance as `penalty`; `strength` multiplies it. Where a penalty has a kink, `gradient` gives the subgradient of
-least norm.
+least norm. Steps along a gradient never land on a kink: for zeros that are exactly 0, add
+
+        tied = (0,)                        # axes of W over which `step` must be one number: () none, (0, 1) all
+        def proximal(self, W, step): ...   # the V that minimises step · value(V) + |V - W|² / 2
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +22,13 @@ class Penalty(Protocol):
     def value(self, W: np.ndarray) -> float: ...
 
     def gradient(self, W: np.ndarray) -> np.ndarray: ...
+
+
+@runtime_checkable
+class ProximalPenalty(Penalty, Protocol):
+    tied: tuple[int, ...]
+
+    def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray: ...
 
 
 class Frobenius:
@@ -42,7 +52,9 @@ class SquaredFrobenius:
 
 
 class Lasso:
-    """The sum of absolute entries: few non-zero weights."""
+    """The sum of absolute entries: few weights that are not 0."""
+
+    tied = ()
 
     def value(self, W: np.ndarray) -> float:
         return float(np.abs(W).sum())
@@ -50,15 +62,24 @@ class Lasso:
     def gradient(self, W: np.ndarray) -> np.ndarray:
         return np.sign(W)
 
+    def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
+        return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
+
 
 class GroupLasso:
     """The sum over features of the norm of their column: few features, whichever component uses them."""
+
+    tied = (0,)
 
     def value(self, W: np.ndarray) -> float:
         return float(np.linalg.norm(W, axis=0).sum())
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
         return _unit(W, np.linalg.norm(W, axis=0))
+
+    def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
+        norm = np.linalg.norm(W, axis=0, keepdims=True)
+        return W * np.maximum(1.0 - step / np.where(norm > 0, norm, 1.0), 0.0)
 
 
 class Nuclear:

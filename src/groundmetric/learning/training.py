@@ -11,11 +11,15 @@ import numpy as np
 from ..distributions import Distributions
 from ..parallel import Threads
 from ..transport.masses import Masses
-from ..transport.search import nearest_in_classes
-from ..triplets import Triplets, nearest_triplets, random_triplets
+from ..triplets import Supervision, Triplets, nearest_triplets, random_triplets
+from .batches import by_anchor, mini_batches
+from .mining import nearest_candidates
+from .models import Model
+from .nuisance import StrataVariance
 from .objective import Evaluation, Objective
 from .optimiser import Adam
-from .penalties import Penalty
+from .penalties import Penalty, ProximalPenalty
+from .run_states import State, restore
 from .start import discriminating_start, random_start
 
 
@@ -38,13 +42,14 @@ class Settings:
     patience: int
     memory: float
     max_pivots: int | None
+    nuisance: float = 0.0
 
 
 @dataclass
 class Outcome:
     """What one run of training gives."""
 
-    W: np.ndarray  # for standardised features
+    kept: Any  # of the parameters, what the model's `metric` needs
     history: dict[str, list]
     loss: float
     converged: bool
@@ -60,22 +65,32 @@ HISTORY = (
 
 def train(
     D: Distributions,
-    labels: np.ndarray,
+    known: Supervision,
     settings: Settings,
     *,
+    model: Model,
     scale: np.ndarray,
-    centre: np.ndarray,
     held_out: np.ndarray,
     threads: Threads,
     random: np.random.RandomState,
     on_epoch: Callable[[dict[str, list]], None],
+    on_step: Callable[[_Run], None] = lambda run: None,
+    state: State | None = None,
 ) -> Outcome:
-    """One run from one start. `held_out` marks distributions that are only used to decide when to stop."""
-    run = _Run(D, labels, settings, scale, centre, held_out, threads, random)
+    """One run from one start, or on from the state of another.
+
+    `held_out` marks distributions that are only used to decide when to stop.
+    """
+    run = _Run(D, known, settings, model, scale, held_out, threads, random)
+    if state is None:
+        run.begin()
+    else:
+        restore(run, state)
     try:
         while not run.finished:
-            run.epoch()
-            on_epoch(run.history)
+            if run.step():
+                on_epoch(run.history)
+            on_step(run)
     except KeyboardInterrupt:
         run.interrupted = True
     return run.outcome()
@@ -85,58 +100,70 @@ class _Run:
     def __init__(
         self,
         D: Distributions,
-        labels: np.ndarray,
+        known: Supervision,
         settings: Settings,
+        model: Model,
         scale: np.ndarray,
-        centre: np.ndarray,
         held_out: np.ndarray,
         threads: Threads,
         random: np.random.RandomState,
     ) -> None:
         self.settings, self.random, self.threads = settings, random, threads
-        self.D, self.labels, self.held_out = D, labels, held_out
-        self.scale, self.centre = scale, centre
+        self.D, self.known, self.held_out = D, known, held_out
+        self.model, self.scale = model, scale
         self.history: dict[str, list] = {name: [] for name in HISTORY}
         self.finished = self.converged = self.interrupted = False
         self.stopped_pivoting = 0
-        self.W = self._first_components()
-        self.optimiser = Adam(settings.learning_rate)
-        self.objective = self._objective()
-        self._set_units()
-        self.best, self.best_W, self.since_best = np.inf, self.W, 0
+        self.optimiser = model.optimiser(settings.learning_rate)
+        self.nuisance = self._nuisance()
+        # The mini-batches of the present epoch, and what each that is done contributed; none between two epochs.
+        self.batches: list[np.ndarray] = []
+        self.parts: list[dict[str, float]] = []
 
-    def _first_components(self) -> np.ndarray:
-        init, k = self.settings.init, self.settings.n_components
+    def begin(self) -> None:
+        self.W = self.model.start(self._first_components)
+        self.use(self._choose_triplets())
+        self._set_units()
+        self.best, self.kept, self.since_best = np.inf, self.model.keep(self.W), 0
+
+    def _first_components(self, k: int) -> np.ndarray:
+        """Rows of a linear metric for standardised features."""
+        init = self.settings.init
         if isinstance(init, np.ndarray):
             return init * self.scale
         if init == "random":
             return random_start(self.scale, k, self.random)
         seen = np.flatnonzero(~self.held_out)
-        return discriminating_start(self.D[seen], self.labels[seen], self.scale, k, self.random)
+        return discriminating_start(self.D[seen], self.known.at(seen), self.scale, k, self.random)
 
-    def _objective(self) -> Objective:
-        """The loss over triplets drawn at random, or mined under the present metric.
-
-        Triplets with a held-out anchor are for validation; nobody learns from them.
-        """
-        t, labels, held_out = self.settings.n_neighbors, self.labels, self.held_out
+    def _choose_triplets(self) -> Triplets:
+        """Triplets drawn at random, or mined under the present metric."""
+        t, known, held_out = self.settings.n_neighbors, self.known, self.held_out
         if self.settings.neighbors == "nearest":
-            distances = nearest_in_classes(Masses.of(self.D), self._project(), labels, held_out, t, self.threads)
-            triplets = nearest_triplets(labels, t, distances, held_out=held_out)
-        else:
-            triplets = random_triplets(labels, t, self.random, held_out=held_out)
-        self.learning = _by_anchor(triplets, np.flatnonzero(~held_out[triplets.j]))
+            return nearest_triplets(known, t, self._nearest_candidates(), held_out=held_out)
+        return random_triplets(known, t, self.random, held_out=held_out)
+
+    def use(self, triplets: Triplets) -> None:
+        """Learn from these. Those with a held-out anchor are for validation; nobody learns from them."""
+        held_out = self.held_out
+        if np.all(held_out[triplets.j]):
+            raise ValueError("the labels give no triplet to learn from: lower `gap`, or label more distributions")
+        self.learning = by_anchor(triplets, np.flatnonzero(~held_out[triplets.j]))
         self.validating = np.flatnonzero(held_out[triplets.j])
-        return Objective(
+        pairs = self.model.pairs(
             self.D,
-            triplets,
-            self.settings.n_components,
-            margin=self.settings.margin,
-            scale=self.scale,
-            centre=self.centre,
+            triplets.first,
+            triplets.second,
             threads=self.threads,
             memory=self.settings.memory,
             max_pivots=self.settings.max_pivots,
+        )
+        self.objective = Objective(triplets, pairs, margin=self.settings.margin)
+
+    def _nearest_candidates(self) -> np.ndarray:
+        z, t = self.model.project(self.D, self.W), self.settings.n_neighbors
+        return nearest_candidates(
+            Masses.of(self.D), z, self.known, self.held_out, t, self.threads, cost=self.model.cost
         )
 
     def _set_units(self) -> None:
@@ -149,24 +176,47 @@ class _Run:
         first = penalty.value(self.W) if penalty is not None else 0.0
         self.penalty_weight = self.settings.strength / first if first > 0 else 0.0
 
-    def epoch(self) -> None:
+    def _nuisance(self) -> StrataVariance | None:
+        if self.settings.nuisance == 0.0 or self.known.strata is None:
+            return None
+        seen = np.flatnonzero(~self.held_out)
+        return StrataVariance(self.D[seen].means() / self.scale, self.known.at(seen))
+
+    def step(self) -> bool:
+        """Learn from a mini-batch; returns whether it was the last of an epoch."""
         settings, epoch = self.settings, len(self.history["loss"])
+        if not self.batches:
+            self._begin_epoch(epoch)
+        batch = self.batches[len(self.parts)]
+        progress = (epoch + len(self.parts) / len(self.batches)) / settings.max_epochs
+        self.optimiser.learning_rate = settings.learning_rate * _schedule(progress)
+        part = self.objective.evaluate(self.W, batch)
+        self._count_pivot_limits(part.pairs)
+        assert part.gradient is not None
+        self.W = self._step(part.gradient)
+        self.parts.append(_summed_up(part, batch.size))
+        if len(self.parts) < len(self.batches):
+            return False
+        self._record(self.parts)
+        self._decide()
+        self.batches, self.parts = [], []
+        return True
+
+    def _begin_epoch(self, epoch: int) -> None:
+        settings = self.settings
         if settings.neighbors == "nearest" and epoch > 0 and epoch % settings.refresh == 0:
             unit = self.objective.unit
-            self.objective = self._objective()
+            self.use(self._choose_triplets())
             self.objective.unit = unit
-        parts = []
-        batches = _batches(self.learning, settings.batch_size, self.random)
-        for step, batch in enumerate(batches):
-            progress = (epoch + step / len(batches)) / settings.max_epochs
-            self.optimiser.learning_rate = settings.learning_rate * _schedule(progress)
-            part = self.objective.evaluate(self.W, batch)
-            self._count_pivot_limits(part.pairs)
-            assert part.gradient is not None
-            self.W = self.optimiser.step(self.W, part.gradient + self._penalty_gradient())
-            parts.append((part, batch.size))
-        self._record(parts)
-        self._decide()
+        self.batches = mini_batches(self.learning, settings.batch_size, self.random)
+
+    def _step(self, gradient: np.ndarray) -> np.ndarray:
+        """Parameters after a step on loss and penalties; one with a kink, like L1, is stepped on by its proximal."""
+        penalty = self.settings.penalty
+        if isinstance(penalty, ProximalPenalty) and isinstance(self.optimiser, Adam) and self.penalty_weight > 0.0:
+            smooth = gradient + self._nuisance_gradient()
+            return self.optimiser.proximal_step(self.W, smooth, penalty, self.penalty_weight)
+        return self.optimiser.step(self.W, gradient + self._penalty_gradient() + self._nuisance_gradient())
 
     def _penalty_gradient(self) -> np.ndarray | float:
         if self.penalty_weight == 0.0:
@@ -180,19 +230,25 @@ class _Run:
         assert self.settings.penalty is not None
         return self.penalty_weight * self.settings.penalty.value(self.W)
 
-    def _record(self, parts: list[tuple[Evaluation, int]]) -> None:
-        size = sum(batch for _, batch in parts)
-        row = {
-            "loss": sum(part.loss * batch for part, batch in parts) / size,
-            "penalty": self._penalty_value(),
-            "active": sum(part.active for part, _ in parts) / size,
-            "solved": sum(part.solved for part, _ in parts),
-            "saved": sum(part.saved for part, _ in parts),
-            "pivots": sum(part.pivots for part, _ in parts),
+    def _nuisance_gradient(self) -> np.ndarray | float:
+        if self.nuisance is None:
+            return 0.0
+        return self.settings.nuisance * self.model.chain(self.nuisance.gradient(self.model.rows(self.W)))
+
+    def _nuisance_value(self) -> float:
+        if self.nuisance is None:
+            return 0.0
+        return self.settings.nuisance * self.nuisance.value(self.model.rows(self.W))
+
+    def _record(self, parts: list[dict[str, float]]) -> None:
+        row = {name: sum(part[name] for part in parts) for name in parts[0]}
+        size = row.pop("size")
+        row |= {
+            "loss": row["loss"] / size,
+            "penalty": self._penalty_value() + self._nuisance_value(),
+            "active": row["active"] / size,
             "validation_loss": np.nan,
         }
-        for name in ("project", "transport", "gradient"):
-            row[f"seconds_{name}"] = sum(part.seconds[name] for part, _ in parts)
         if self.validating.size:
             row["validation_loss"] = self.objective.evaluate(self.W, self.validating, gradient=False).loss
         for name, value in row.items():
@@ -204,48 +260,37 @@ class _Run:
         small = self.settings.tol * self.settings.margin
         if self.validating.size:
             if history["validation_loss"][-1] < self.best - small:
-                self.best, self.best_W, self.since_best = history["validation_loss"][-1], self.W, 0
+                self.best, self.since_best = history["validation_loss"][-1], 0
+                self.kept = self.model.keep(self.W)
             else:
                 self.since_best += 1
             settled = self.since_best >= patience
         else:
             recent = np.add(history["loss"], history["penalty"])[-patience - 1 :]
             settled = recent.size > patience and np.ptp(recent) < small
-        done = history["active"][-1] == 0.0 and self.penalty_weight == 0.0  # no triplet pulls: W will not move again
+        pulled = self.penalty_weight > 0.0 or self.nuisance is not None
+        done = history["active"][-1] == 0.0 and not pulled  # no triplet pulls: W will not move again
         self.converged = bool(settled or done)
         self.finished = self.converged or len(history["loss"]) >= self.settings.max_epochs
 
     def _count_pivot_limits(self, pairs: np.ndarray) -> None:
-        self.stopped_pivoting += int(np.sum(~self.objective.transport.answers.optimal[pairs]))
-
-    def _project(self) -> np.ndarray:
-        components = self.W / self.scale
-        return np.asarray(self.D.points @ components.T, dtype=np.float64) - components @ self.centre
+        self.stopped_pivoting += int(np.sum(~self.objective.pairs.answers.optimal[pairs]))
 
     def outcome(self) -> Outcome:
         history = self.history
         if not self.validating.size:
-            self.best_W = self.W
+            self.kept = self.model.keep(self.W)
             self.best = history["loss"][-1] + history["penalty"][-1] if history["loss"] else np.inf
-        return Outcome(self.best_W, history, float(self.best), self.converged, self.interrupted, self.stopped_pivoting)
+        return Outcome(self.kept, history, float(self.best), self.converged, self.interrupted, self.stopped_pivoting)
+
+
+def _summed_up(part: Evaluation, size: int) -> dict[str, float]:
+    """What a batch contributes to the history, as numbers to be added up."""
+    row: dict[str, float] = {"size": size, "loss": part.loss * size}
+    row |= {name: getattr(part, name) for name in ("active", "solved", "saved", "pivots")}
+    return row | {f"seconds_{name}": part.seconds[name] for name in ("project", "transport", "gradient")}
 
 
 def _schedule(progress: float) -> float:
     """Factor of the learning rate: from 1 to 0 along half a cosine, so that late steps settle."""
     return 0.5 * (1.0 + np.cos(np.pi * progress))
-
-
-def _by_anchor(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:
-    """The chosen triplets, those of one anchor together: they share pairs, so a batch of them needs few solves."""
-    order = chosen[np.argsort(triplets.j[chosen], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(triplets.j[order])) + 1)
-
-
-def _batches(anchors: list[np.ndarray], size: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Mini-batches of about `size` triplets: whole anchors in random order."""
-    order = [anchors[place] for place in random.permutation(len(anchors))]
-    ends = np.cumsum([anchor.size for anchor in order])
-    n_batches = max(1, int(np.ceil(ends[-1] / size)))
-    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_batches) / n_batches)
-    parts = np.split(np.arange(len(order)), np.unique(cuts))
-    return [np.concatenate([order[place] for place in part]) for part in parts if part.size]

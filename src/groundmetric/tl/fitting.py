@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..cells.columns import Samples, listed
+from ..cells.columns import Samples, constant_columns, find_column, listed
 from ..cells.genes import Selection, moments, warn_of_counts
 from ..cells.matrix import read
 from ..cells.source import Source
@@ -59,7 +60,9 @@ def fit(
     labels: pd.Series,
     learner: GroundMetricLearner,
     *,
+    strata: pd.Series | None = None,
     warn: bool = True,
+    redraw: Callable[[int], np.ndarray] | None = None,
 ) -> tuple[Fitted, Any]:
     """Learn from those of the rows whose samples have a label; also return what was read, for all rows.
 
@@ -67,9 +70,12 @@ def fit(
     ----------
     rows : cells, ascending
     labels : by the name of the sample
+    strata : batches by the name of the sample
     warn : whether to warn of raw counts
+    redraw : from a number of epochs to the rows to learn from thereafter, of the same samples
     """
-    training = np.isin(samples.names, labels.index)[samples.codes[rows]]
+    known_samples = np.isin(samples.names, labels.index)
+    training = known_samples[samples.codes[rows]]
     columns = selection.places(values.matrix, rows[training], values.names)
     points = read(values.matrix, rows, columns)
     known = points if training.all() else points[training]
@@ -78,8 +84,42 @@ def fit(
     if warn:
         warn_of_counts(raw, values.layer, stacklevel=4)
     D = Distributions(known, samples.names[samples.codes[rows[training]]], features=list(values.names[columns]))
-    learner.fit(D, labels.loc[D.names].to_numpy())
+
+    def fresh(epoch: int) -> Distributions:
+        assert redraw is not None
+        again = redraw(epoch)
+        return _same(D, values.matrix, again[known_samples[samples.codes[again]]], columns, samples)
+
+    known_labels = labels.loc[D.names]
+    learner.fit(
+        D,
+        known_labels if isinstance(known_labels.dtype, pd.CategoricalDtype) else known_labels.to_numpy(),
+        strata=None if strata is None else strata.loc[D.names].to_numpy(),
+        fresh=None if redraw is None else fresh,
+    )
     return Fitted(learner, columns, found.mean, raw), points
+
+
+def _same(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarray, samples: Samples) -> Distributions:
+    """The distributions of D with other cells."""
+    other = Distributions(read(matrix, rows, columns), samples.names[samples.codes[rows]], features=D.features)
+    place = {name: d for d, name in enumerate(other.names)}  # as drawn cells happen to come
+    return other[[place[name] for name in D.names]]
+
+
+def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> pd.Series:
+    """A column that says the same of all cells of a sample, by the names of the samples."""
+    column = find_column(obs, key, argument)
+    if key not in constant_columns(obs[[key]], samples):
+        raise ValueError(f"obs[{key!r}] differs within a sample: {argument} needs one value per sample")
+    return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
+
+
+def in_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
+    """The labels with the order of the column's categories, where the target needs one."""
+    if target != "ordered" or labels.dtype.kind in "biuf" or not getattr(column.dtype, "ordered", False):
+        return labels
+    return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
 
 
 def make_learner(parameters: dict[str, Any], random_state: int) -> GroundMetricLearner:
@@ -87,4 +127,15 @@ def make_learner(parameters: dict[str, Any], random_state: int) -> GroundMetricL
     for name in parameters:
         if name not in known:
             raise TypeError(f"unexpected keyword {name!r}: besides those of learn {listed(name, known)}")
+    if parameters.get("target", "classes") not in ("classes", "ordered"):
+        raise ValueError(
+            f"target is {parameters['target']!r}: labels in a column are 'classes' or 'ordered'; for target distances "
+            "or several labels, use GroundMetricLearner on Distributions"
+        )
+    for name in ("cost", "feature_map"):
+        if parameters.get(name, known[name]) != known[name]:
+            raise ValueError(
+                f"{name} is {parameters[name]!r}, but tools on an AnnData take distances between embedded cells to be "
+                "Euclidean and components to weight genes: use GroundMetricLearner on Distributions"
+            )
     return GroundMetricLearner(**{"random_state": random_state, **parameters})

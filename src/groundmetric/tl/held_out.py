@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from ..cells.columns import Samples, constant_columns, draw, find_column, labels_of, samples_of
+from ..cells.columns import Samples, draw, labels_of, samples_of
 from ..cells.genes import Selection, afresh
 from ..cells.matrix import project
 from ..cells.source import Source
 from ..estimators import GroundMetricLearner
 from ..estimators.votes import class_shares
 from ..evaluation.splits import folds
-from .fitting import Values, fit, make_learner
+from .fitting import Values, fit, in_order, make_learner, per_sample
 from .stored import recall
 
 
@@ -43,16 +44,23 @@ def held_out_accuracy(
         params = stored.params
         samples = samples_of(source.obs, params["sample_key"])
         labels = labels_of(source.obs, params["label_key"], samples, params["sample_key"])
+        labels = in_order(labels, source.obs[params["label_key"]], entry["learner"].get("target"))
         groups = _groups(source.obs, group_key, samples, labels)
+        batch_key = params.get("batch_key")
+        strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         values = Values.of(source, params.get("layer"), params.get("use_rep"))
         selection = afresh(genes, params["genes"], len(stored.features), pd.DataFrame(index=values.names))
-        rows = draw(samples, params.get("n_cells"), params["random_state"])
+        redraw = partial(draw, samples, params.get("n_cells"), params["random_state"])
+        rows = redraw()
         right, turns = np.zeros(samples.codes.size), np.zeros(samples.codes.size)
         splits = folds(labels, groups=groups, n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
         for training, testing in splits:
             tested = np.flatnonzero(np.isin(samples.names, labels.index[testing])[samples.codes])
             learner = _again(entry["learner"], params["random_state"], n_jobs)
-            found = _classify(values, selection, rows, tested, samples, labels.iloc[training], learner, n_neighbors)
+            found = _classify(
+                values, selection, rows, tested, samples, labels.iloc[training], learner, n_neighbors, strata,
+                redraw=redraw if params.get("resample") else None,
+            )  # fmt: skip
             right[tested] += found == labels.reindex(samples.names).to_numpy()[samples.codes[tested]]
             turns[tested] += 1
     return np.divide(right, turns, out=np.full(turns.size, np.nan), where=turns > 0)
@@ -62,11 +70,7 @@ def _groups(obs: pd.DataFrame, group_key: str | None, samples: Samples, labels: 
     """What may not be divided beside the samples: the group of each labelled sample."""
     if group_key is None:
         return None
-    column = find_column(obs, group_key, "group_key")
-    if group_key not in constant_columns(obs[[group_key]], samples):
-        raise ValueError(f"obs[{group_key!r}] differs within a sample: a group is made of whole samples")
-    groups = pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
-    return groups.loc[labels.index].to_numpy()
+    return per_sample(obs, group_key, "group_key", samples).loc[labels.index].to_numpy()
 
 
 def _again(parameters: Mapping[str, Any], seed: int, n_jobs: int | None) -> GroundMetricLearner:
@@ -74,7 +78,7 @@ def _again(parameters: Mapping[str, Any], seed: int, n_jobs: int | None) -> Grou
     known = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
     if not isinstance(known.get("random_state"), numbers.Integral):
         known["random_state"] = seed
-    return make_learner({**known, "n_jobs": n_jobs, "verbose": 0}, seed)
+    return make_learner({**known, "n_jobs": n_jobs, "verbose": 0, "checkpoint": None}, seed)
 
 
 def _classify(
@@ -86,10 +90,12 @@ def _classify(
     labels: pd.Series,
     learner: GroundMetricLearner,
     n_neighbors: int,
+    strata: pd.Series | None,
+    redraw: Callable[[int], np.ndarray] | None,
 ) -> np.ndarray:
     """Labels of the tested cells by the nearest of the drawn cells that were learned from."""
     seen = rows[np.isin(samples.names, labels.index)[samples.codes[rows]]]
-    fitted, points = fit(values, selection, seen, samples, labels, learner, warn=False)
+    fitted, points = fit(values, selection, seen, samples, labels, learner, strata=strata, warn=False, redraw=redraw)
     search = NearestNeighbors(n_neighbors=min(n_neighbors, seen.size), n_jobs=learner.n_jobs)
     search.fit(learner.metric_.project(points))
     distances, places = search.kneighbors(project(values.matrix, tested, fitted.columns, learner.components_))

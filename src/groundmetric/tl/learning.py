@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import anndata as ad
@@ -14,7 +15,7 @@ from ..cells.columns import check_draw, draw, labels_of, samples_of
 from ..cells.genes import Selection, resolve
 from ..cells.matrix import project
 from ..cells.source import Source
-from .fitting import Fitted, Values, fit, make_learner
+from .fitting import Fitted, Values, fit, in_order, make_learner, per_sample
 from .stored import Stored
 
 
@@ -23,10 +24,12 @@ def learn(
     sample_key: str,
     label_key: str,
     *,
+    batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
     genes: str | Sequence | None = None,
     n_cells: int | None = 1000,
+    resample: bool = False,
     key_added: str = "groundmetric",
     random_state: int = 0,
     copy: bool = False,
@@ -39,10 +42,14 @@ def learn(
     Parameters
     ----------
     adata : AnnData, or path of an .h5ad file (or a .zarr folder)
-        Of a file, or an AnnData in backed mode, only the drawn cells and the selected genes are read.
+        Of a file, or an AnnData in backed mode, lazy or of Dask arrays, only the drawn cells and the selected genes are
+        kept in memory.
     sample_key : column of `obs` that says which sample (patient) each cell is from
     label_key : column of `obs` with the label of the cell's sample, the same for all cells of a sample. Samples without
-        a label are left out of learning, but their cells are placed in the learned space.
+        a label are left out of learning, but their cells are placed in the learned space. With ``target="ordered"``,
+        numbers or ordered categories.
+    batch_key : column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn:
+        samples should be nearer to those of their label in other batches than to those of other labels in their own
     layer : use this layer rather than X
     use_rep : learn on this entry of `obsm` (e.g. "X_pca") rather than on genes
     genes : which genes to learn from
@@ -50,6 +57,9 @@ def learn(
         "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a mask. None: those
         marked by `pp.select_genes`, otherwise "variance".
     n_cells : cells that are drawn per sample at most (None: all). Samples with fewer keep theirs.
+    resample : draw other cells for every epoch, so that more of a large file is learned from than is held at a time. No
+        solve can then begin where the last one ended, which takes longer. Genes, scales and all that is returned are
+        of the first draw.
     key_added : prefix of all that is written
     random_state : seed of the draw and of the learner
     copy : return a copy with the results, and leave `adata` as it is
@@ -57,8 +67,8 @@ def learn(
 
     Returns
     -------
-    None for an AnnData in memory, which is written to. For a file or backed mode: an AnnData in memory of the drawn
-    cells and the selected genes, with the results.
+    None for an AnnData in memory, which is written to. For a file, backed or lazy mode: an AnnData in memory of the
+    drawn cells and the selected genes, with the results.
 
     Writes
     ------
@@ -70,13 +80,20 @@ def learn(
     """
     check_draw(n_cells, random_state)
     learner = make_learner(parameters, random_state)
+    if resample and n_cells is None:
+        raise ValueError("resample is True, but n_cells is None: there are no other cells to draw; give a number")
+    if resample and learner.checkpoint is not None:
+        raise ValueError("resample is True, but fresh cells go together with no checkpoint: leave one of the two out")
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
         _check_labels(labels, samples.names, label_key)
+        labels = in_order(labels, source.obs[label_key], learner.target)
+        strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         values, selection = Values.of(source, layer, use_rep), _selection(source, layer, use_rep, genes)
         rows = draw(samples, n_cells, random_state)
-        fitted, points = fit(values, selection, rows, samples, labels, learner)
+        redraw = partial(draw, samples, n_cells, random_state) if resample else None
+        fitted, points = fit(values, selection, rows, samples, labels, learner, strata=strata, redraw=redraw)
         if source.on_disk:
             target = _read_part(source, rows, points, fitted, use_rep)
             z, drawn = learner.metric_.project(points), np.ones(rows.size, bool)
@@ -84,8 +101,9 @@ def learn(
             target, everyone = source.adata.copy() if copy else source.adata, np.arange(samples.codes.size)
             z, drawn = project(values.matrix, everyone, fitted.columns, learner.components_), np.isin(everyone, rows)
     params = {
-        "sample_key": sample_key, "label_key": label_key, "layer": layer, "use_rep": use_rep, "genes": selection.rule,
-        "n_cells": n_cells, "random_state": random_state, "raw_counts": fitted.raw_counts,
+        "sample_key": sample_key, "label_key": label_key, "batch_key": batch_key, "layer": layer, "use_rep": use_rep,
+        "genes": selection.rule,
+        "n_cells": n_cells, "resample": resample or None, "random_state": random_state, "raw_counts": fitted.raw_counts,
     }  # fmt: skip
     _write(target, key_added, z, drawn, fitted, use_rep is None)
     target.uns[key_added] = Stored(key_added, learner.metric_, fitted.means, params, labels).entry(learner)

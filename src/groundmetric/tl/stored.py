@@ -58,7 +58,9 @@ class Stored:
             "labels": {"samples": np.array(self.labels.index, dtype=object), "labels": self.labels.to_numpy()},
         }
         if learner is not None:
-            entry["learner"] = _plain(learner.get_params())
+            params = learner.get_params()
+            # Where a checkpoint was is no part of how it was learned, and of no use to those who learn again.
+            entry["learner"] = _plain({name: params[name] for name in params if not name.startswith("checkpoint")})
             entry["history"] = {name: np.asarray(values) for name, values in learner.history_.items()}
             entry["converged"] = bool(learner.converged_)
         return entry

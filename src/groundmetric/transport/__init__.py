@@ -1,12 +1,43 @@
-"""Optimal transport: one problem through one door, `solve`, and many pairs at a time for the learner."""
+"""Optimal transport: one problem through one door, `solve` or `solve_points`, and many pairs at a time."""
 
 from pathlib import Path
 
+from .compiling import announce_compilation
 from .stale import drop_stale_kernels
 
 drop_stale_kernels(Path(__file__).parent)  # before the kernels are looked up
+announce_compilation()
 
+from .choice import Auto  # noqa: E402
+from .coarse import Coarse  # noqa: E402
+from .coarsening import Coarsened, coarsen  # noqa: E402
+from .details import Details  # noqa: E402
 from .door import solve  # noqa: E402
+from .entropic import Entropic  # noqa: E402
+from .exact import Exact  # noqa: E402
+from .gaussian import Gaussian, Mixture  # noqa: E402
+from .partial import Partial  # noqa: E402
 from .plan import Basis, Plan, Status  # noqa: E402
+from .points import solve_points  # noqa: E402
+from .sliced import Sliced  # noqa: E402
+from .unbalanced import Unbalanced  # noqa: E402
 
-__all__ = ["Basis", "Plan", "Status", "solve"]
+__all__ = [
+    "Auto",
+    "Basis",
+    "Coarse",
+    "Coarsened",
+    "Details",
+    "Entropic",
+    "Exact",
+    "Gaussian",
+    "Mixture",
+    "Partial",
+    "Plan",
+    "Sliced",
+    "Status",
+    "Unbalanced",
+    "coarsen",
+    "solve",
+    "solve_points",
+]

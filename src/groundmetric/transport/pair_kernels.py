@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from .costs import fill_distances
+from .costs import MANHATTAN, SQUARED, fill_costs, slope_divisor, step_cost
 from .forests import first_forest
 from .line import line_pull, line_value
 from .masses import equal_masses
@@ -26,6 +26,7 @@ class Points(NamedTuple):
     units: np.ndarray  # int64 masses that sum to the same total in every distribution
     shares: np.ndarray  # the same masses as floats that sum to 1
     uniform: np.ndarray  # which distributions have equal masses
+    cost: int  # what a step costs: a `Cost`
 
 
 class Bases(NamedTuple):
@@ -48,23 +49,33 @@ class Answers(NamedTuple):
 
 @numba.njit(nogil=True, cache=True)
 def move_points(d, z, points, means):
-    """Put distribution d's points to the places z, set its mean, and return how far its mass travelled on average."""
+    """Put distribution d's points to the places z, set its mean, and return how far its mass travelled on average.
+
+    Far in the metric between distributions that obeys the triangle inequality: the mean distance, or for squared costs
+    the root of the mean square.
+    """
     low = points.bounds[d]
     means[d] = 0.0
     travelled = 0.0
     for i in range(z.shape[0]):
-        squared = 0.0
+        squared, absolute = 0.0, 0.0
         for c in range(z.shape[1]):
             step = z[i, c] - points.z[low + i, c]
             squared += step * step
+            absolute += abs(step)
             points.z[low + i, c] = z[i, c]
             means[d, c] += points.shares[low + i] * z[i, c]
-        travelled += points.shares[low + i] * math.sqrt(squared)
-    return travelled
+        if points.cost == MANHATTAN:
+            travelled += points.shares[low + i] * absolute
+        elif points.cost == SQUARED:
+            travelled += points.shares[low + i] * squared
+        else:
+            travelled += points.shares[low + i] * math.sqrt(squared)
+    return math.sqrt(travelled) if points.cost == SQUARED else travelled
 
 
 @numba.njit(nogil=True, cache=True)
-def _masses(points, d, other):
+def pair_masses(points, d, other):
     """Integer masses of distribution d when compared with `other`: small ones where both have equal masses."""
     low, high = points.bounds[d], points.bounds[d + 1]
     if points.uniform[d] and points.uniform[other]:
@@ -82,8 +93,8 @@ def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers)
         y = points.z[points.bounds[e] : points.bounds[e + 1]]
         n, m = x.shape[0], y.shape[0]
         cost = buffer[: n * m].reshape(n, m)
-        fill_distances(x, y.T.copy(), cost)
-        a, b = _masses(points, d, e), _masses(points, e, d)
+        fill_costs(x, y, points.cost, cost)
+        a, b = pair_masses(points, d, e), pair_masses(points, e, d)
         here = slice(bases.offset[p], bases.offset[p] + n + m + 1)
         parent, flow = bases.parent[here], bases.flow[here]
         potential = bases.potential[here]
@@ -96,15 +107,6 @@ def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers)
         answers.value[p] = shipping_cost(cost, parent, flow) / a.sum()
         answers.pivots[p] = pivots
         answers.optimal[p] = optimal
-
-
-@numba.njit(nogil=True, cache=True)
-def _length(z, i, j):
-    total = 0.0
-    for c in range(z.shape[1]):
-        step = z[i, c] - z[j, c]
-        total += step * step
-    return math.sqrt(total)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -121,7 +123,7 @@ def price_old_plans(todo, first, second, points, bases, values):
         for x in range(nodes):
             if flow[x] > 0:
                 i, j = _ends(x, bases.parent[bases.offset[p] + x], n, start, end)
-                moved += flow[x] * _length(points.z, i, j)
+                moved += flow[x] * step_cost(points.z, i, j, points.cost)
         values[k] = moved / flow.sum()
 
 
@@ -143,8 +145,9 @@ def _ends(x, parent, n, start, end):
 def pull_on_points(todo, coefficient, first, second, points, bases, pull):
     """Add each pair's coefficient times the gradient of its value with respect to the projected points.
 
-    Mass m sent over the step s costs m|s|, so it pulls its sender along m s/|s| and its receiver the other way. Points
-    that coincide pull nothing. The plan is optimal, so it may be held fixed (Danskin).
+    Mass m sent over the step s costs m|s|, so it pulls its sender along m s/|s| and its receiver the other way: for
+    Manhattan costs along m sign(s), for squared ones along 2m s. Points that coincide pull nothing. The plan is
+    optimal, so it may be held fixed (Danskin).
     """
     for k in range(todo.size):
         p = todo[k]
@@ -155,11 +158,12 @@ def pull_on_points(todo, coefficient, first, second, points, bases, pull):
             if flow[x] == 0:
                 continue
             i, j = _ends(x, bases.parent[bases.offset[p] + x], n, start, end)
-            length = _length(points.z, i, j)
+            length = step_cost(points.z, i, j, points.cost)
             if length > 0.0:
-                share = coefficient[k] * flow[x] / (total * length)
+                share = coefficient[k] * flow[x] / (total * slope_divisor(length, points.cost))
                 for c in range(points.z.shape[1]):
-                    force = share * (points.z[i, c] - points.z[j, c])
+                    step = points.z[i, c] - points.z[j, c]
+                    force = share * (np.sign(step) if points.cost == MANHATTAN else step)
                     pull[i, c] += force
                     pull[j, c] -= force
 
@@ -171,7 +175,7 @@ def solve_lines(todo, first, second, points, answers):
         d, e = first[p], second[p]
         x = points.z[points.bounds[d] : points.bounds[d + 1], 0]
         y = points.z[points.bounds[e] : points.bounds[e + 1], 0]
-        answers.value[p] = line_value(x, _masses(points, d, e), y, _masses(points, e, d))
+        answers.value[p] = line_value(x, pair_masses(points, d, e), y, pair_masses(points, e, d), points.cost)
         answers.optimal[p] = True
 
 
@@ -182,5 +186,5 @@ def pull_on_lines(todo, coefficient, first, second, points, pull):
         d, e = first[todo[k]], second[todo[k]]
         here, there = slice(points.bounds[d], points.bounds[d + 1]), slice(points.bounds[e], points.bounds[e + 1])
         x, y = points.z[here, 0], points.z[there, 0]
-        a, b = _masses(points, d, e), _masses(points, e, d)
-        line_pull(x, a, y, b, coefficient[k], pull[here, 0], pull[there, 0])
+        a, b = pair_masses(points, d, e), pair_masses(points, e, d)
+        line_pull(x, a, y, b, points.cost, coefficient[k], pull[here, 0], pull[there, 0])

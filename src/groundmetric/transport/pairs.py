@@ -8,11 +8,16 @@ from itertools import pairwise
 import numpy as np
 
 from ..parallel import Threads, in_batches
+from ..point_distances import Cost
 from . import pair_kernels as kernels
+from .basis_messages import PackedBases, pack_bases, unpack_bases
+from .elsewhere import Elsewhere
 from .masses import Masses, integer_masses
 
-# A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds).
+# A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
+# points on a line.
 _BATCH = 2e6
+_LINE_BATCH = 1e6
 
 
 class PairTransport:
@@ -27,10 +32,13 @@ class PairTransport:
     masses : Masses of the distributions
     first, second : arrays of shape (n_pairs,), the distributions of each pair
     n_components : dimensions of the space that the points are moved in
+    cost : Cost, what a step in that space costs
     threads : Threads
     memory : float
         Bytes that the kept bases may take; pairs beyond that start cold every time.
     max_pivots : int or None
+    values_only : bool
+        Whether `pull` and `upper` will not be asked for, so that plans need not come back from a cluster.
     """
 
     def __init__(
@@ -40,14 +48,17 @@ class PairTransport:
         second: np.ndarray,
         n_components: int,
         *,
+        cost: Cost = Cost.EUCLIDEAN,
         threads: Threads,
         memory: float = 2e9,
         max_pivots: int | None = None,
+        values_only: bool = False,
     ) -> None:
         self.first, self.second = np.asarray(first, np.int64), np.asarray(second, np.int64)
         self._threads = threads
         self._max_pivots = -1 if max_pivots is None else int(max_pivots)
-        self._points = _place_points(masses, n_components)
+        self._points = _place_points(masses, n_components, cost)
+        self._cost = cost
         self._place_bases(memory)
         n_pairs, n_distributions = self.first.size, len(masses)
         self.answers = kernels.Answers(np.full(n_pairs, np.nan), np.zeros(n_pairs, np.int64), np.ones(n_pairs, bool))
@@ -56,6 +67,15 @@ class PairTransport:
         self._means = np.zeros((n_distributions, n_components))
         self._travel_at_solve = np.full(n_pairs, np.inf)
         self._local = threading.local()
+        self.elsewhere = self._far_side(values_only)
+
+    def _far_side(self, values_only: bool) -> Elsewhere | None:
+        """Those who solve pairs on other machines, where there are any."""
+        if self._threads.place is None:
+            return None
+        sizes = np.diff(self._points.bounds)
+        options = {"values_only": values_only}
+        return Elsewhere(self._threads.place, self.first, self.second, sizes, self._max_pivots, **options)
 
     def _place_bases(self, memory: float) -> None:
         """Lay out the bases, those of the first pairs to be kept, the rest to be overwritten at every solve."""
@@ -85,21 +105,39 @@ class PairTransport:
         return values
 
     def lower(self, which: np.ndarray) -> np.ndarray:
-        """Lower bounds of the present values: the distance between means, and the last value less the travel since."""
+        """Lower bounds of the present values: the distance between means, and the last value less the travel since.
+
+        Squared costs know no triangle inequality, but the roots of their values do: bound those, then square.
+        """
         d, e = self.first[which], self.second[which]
-        between_means = np.linalg.norm(self._means[d] - self._means[e], axis=1)
+        between_means = self._cost.norm(self._means[d] - self._means[e])
         travelled = self._travel[d] + self._travel[e] - self._travel_at_solve[which]
-        last = np.where(self._bases.warm[which], self.answers.value[which] - travelled, 0.0)
-        return np.maximum(between_means, last)
+        values = self.answers.value[which]
+        last = np.sqrt(values) if self._cost is Cost.SQUARED else values
+        bound = np.maximum(between_means, np.where(self._bases.warm[which], last - travelled, 0.0))
+        return bound**2 if self._cost is Cost.SQUARED else bound
 
     def solve(self, which: np.ndarray) -> np.ndarray:
         """Exact values of these pairs."""
-        self._make_room(which)
-        self._threads.map(
-            self._solve_batch, [which[b] for b in in_batches(self._work[which], self._threads.n_jobs, _BATCH)]
-        )
+        if not self._solve_elsewhere(which):
+            self._make_room(which)
+            self._threads.map(
+                self._solve_batch, [which[b] for b in in_batches(self._work[which], self._threads.n_jobs, _BATCH)]
+            )
         self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
         return self.answers.value[which]
+
+    def _solve_elsewhere(self, which: np.ndarray) -> bool:
+        """Solve on other machines, if there are any and it is worth the way."""
+        if self.elsewhere is None:
+            return False
+        if not self.elsewhere.is_worth(which, self._bases.warm):
+            self.elsewhere.forget(which)
+            return False
+        if not self.elsewhere.values_only:
+            self._make_room(which)
+        self.elsewhere.solve(which, self._points, self._bases, self.answers)
+        return True
 
     def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
         """Gradient of ``coefficient @ solve(which)`` with respect to every point, (n_points, n_components).
@@ -109,6 +147,28 @@ class PairTransport:
         pull = np.zeros_like(self._points.z)
         kernels.pull_on_points(which, coefficient, self.first, self.second, self._points, self._bases, pull)
         return pull
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that the next answers depend on; `restore` on a transport of the same pairs brings it back."""
+        warm = np.flatnonzero(self._bases.warm)
+        bases = pack_bases(warm, self._nodes, self._bases)
+        moved = {"travel": self._travel, "means": self._means, "travel_at_solve": self._travel_at_solve}
+        return {"z": self._points.z, "warm": warm, **moved, **self.answers._asdict(), **bases._asdict()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        present = {
+            "z": self._points.z,
+            "travel": self._travel,
+            "means": self._means,
+            "travel_at_solve": self._travel_at_solve,
+            **self.answers._asdict(),
+        }
+        for name, array in present.items():
+            array[...] = state[name]
+        warm = state["warm"]
+        self._make_room(warm)
+        packed = PackedBases(state["parent"], state["level"])
+        unpack_bases(warm, self._nodes, packed, self.first, self.second, self._points, self._bases)
 
     def _make_room(self, which: np.ndarray) -> None:
         """Give the pairs that are not kept a place for the time until the next solve."""
@@ -142,8 +202,12 @@ class LineTransport(PairTransport):
 
     def solve(self, which: np.ndarray) -> np.ndarray:
         self._sort()
-        kernels.solve_lines(which, self.first, self.second, self._sorted, self.answers)
+        batches = in_batches(self._nodes[which].astype(np.float64), self._threads.n_jobs, _LINE_BATCH)
+        self._threads.map(self._solve_batch, [which[batch] for batch in batches])
         return self.answers.value[which]
+
+    def _solve_batch(self, which: np.ndarray) -> None:
+        kernels.solve_lines(which, self.first, self.second, self._sorted, self.answers)
 
     def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
         in_order = np.zeros_like(self._sorted.z)
@@ -167,11 +231,11 @@ def pair_transport(
     return kind(masses, first, second, n_components, **options)
 
 
-def _place_points(masses: Masses, n_components: int) -> kernels.Points:
+def _place_points(masses: Masses, n_components: int, cost: Cost) -> kernels.Points:
     units = np.concatenate([integer_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)])
     places = np.zeros((units.size, n_components))
     # Copies, because kernels are compiled for writable arrays.
-    return kernels.Points(places, masses.bounds.copy(), units, masses.weights.copy(), masses.uniform.copy())
+    return kernels.Points(places, masses.bounds.copy(), units, masses.weights.copy(), masses.uniform.copy(), int(cost))
 
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

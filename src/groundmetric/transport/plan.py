@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ class Status(enum.Enum):
     OPTIMAL = ""
     IMPRECISE = "not proved optimal: the costs span too many orders of magnitude; scale or cap the largest"
     PIVOT_LIMIT = "stopped at the pivot limit before the plan was optimal; raise `max_pivots`"
+    TOLERANCE = "stopped within the tolerance that was asked for; `gap` bounds the error"
+    ITERATION_LIMIT = "stopped before the masses fitted; raise `max_iter` or `epsilon`"
+    APPROXIMATE = "not exact, by choice of the solver: `bounds` say where the exact value lies"
 
 
 @dataclass(frozen=True)
@@ -30,28 +34,39 @@ class Basis:
 
 @dataclass(frozen=True)
 class Plan:
-    """A transport plan with its proof of optimality.
+    """A transport plan with its proof of optimality, or with bounds on what it misses.
 
     Attributes
     ----------
-    value : cost of the plan; an upper bound where `status` is not OPTIMAL
-    rows, cols, mass : the shipments, sparse: `mass[k]` goes from `rows[k]` to `cols[k]`
-    potentials : (u, v) with ``u[i] + v[j] <= cost[i, j]``; ``a @ u + b @ v`` is a lower bound of the optimal value and
-        equals `value` where `status` is OPTIMAL
-    basis : start for another solve with the same masses
+    value : what the solver makes of the problem. Exact: the cost of the plan, an upper bound where `status` is not
+        OPTIMAL
+    rows, cols, mass : the shipments, sparse: `mass[k]` goes from `rows[k]` to `cols[k]`. Whatever the solver, they are
+        feasible
+    potentials : (u, v) with ``u[i] + v[j] <= cost[i, j]``; exact: ``a @ u + b @ v`` is a lower bound of the optimal
+        value and equals `value` where `status` is OPTIMAL. None where the solver has none
+    basis : start for another exact solve with the same masses, or None
     status : Status
-    pivots : steps of the simplex that were needed
+    pivots : steps of the solver that were needed
+    solver : its name
+    bounds : two numbers between which, up to rounding, the optimal value certainly lies
     """
 
     value: float
     rows: np.ndarray
     cols: np.ndarray
     mass: np.ndarray
-    potentials: tuple[np.ndarray, np.ndarray]
-    basis: Basis
+    potentials: tuple[np.ndarray, np.ndarray] | None
+    basis: Basis | None
     status: Status
     pivots: int
+    solver: str = "exact"
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def optimal(self) -> bool:
         return self.status is Status.OPTIMAL
+
+    @property
+    def gap(self) -> float:
+        """The most by which `value` can differ from the optimal one."""
+        return max(self.value - self.bounds[0], self.bounds[1] - self.value)

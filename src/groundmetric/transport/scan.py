@@ -29,7 +29,7 @@ def smaller(typing_context, x, y):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _lowest_difference(x, y):
+def lowest_difference(x, y):
     lowest = np.inf
     for j in range(x.size):
         lowest = smaller(x[j] - y[j], lowest)  # type: ignore[call-arg]
@@ -41,7 +41,7 @@ def cheapest(row, v):
     """Smallest `row[j] - v[j]` and its j (the first, where several are equal)."""
     best, start = np.inf, 0
     for low in range(0, v.size, _BLOCK):
-        lowest = _lowest_difference(row[low : low + _BLOCK], v[low : low + _BLOCK])
+        lowest = lowest_difference(row[low : low + _BLOCK], v[low : low + _BLOCK])
         if lowest < best:
             best, start = lowest, low
     for j in range(start, v.size):

@@ -23,9 +23,9 @@ from .tree import join_of, plant, push, rehang
 
 # Rounding in a reduced cost c - u - v is a few units in the last place of its largest term; what is below this share of
 # them is noise, not an improvement.
-_NOISE = 2.0**-46
+NOISE = 2.0**-46
 # Rows that are looked at before the best of their arcs enter.
-_ROWS = 32
+ROWS = 32
 _ENDLESS = np.iinfo(np.int64).max
 
 
@@ -88,9 +88,8 @@ def _shift(tree, below, potential, shift):
 
 
 @numba.njit(nogil=True, cache=True)
-def _pivot(tree, n, i, j, potential, reduced):
-    """Bring the arc i → j, of negative reduced cost, into the tree."""
-    source, sink = i, n + j
+def pivot(tree, n, source, sink, potential, reduced):
+    """Bring the arc source → sink, of negative reduced cost, into the tree."""
     meet = join_of(tree, source, sink)
     passing, leave, below_source = _leaving(tree, n, source, sink, meet)
     if passing > 0:
@@ -104,11 +103,10 @@ def _pivot(tree, n, i, j, potential, reduced):
 
 
 @numba.njit(nogil=True, cache=True)
-def _reduced(cost, potential, i, j):
-    """The reduced cost of the arc i → j; 0 where it is not below 0 by more than rounding."""
-    n = cost.shape[0]
-    reduced = cost[i, j] - potential[n + j] + potential[i]
-    noise = _NOISE * (abs(cost[i, j]) + abs(potential[i]) + abs(potential[n + j]))
+def _reduced(price, potential, source, sink):
+    """The reduced cost of an arc of this price; 0 where it is not below 0 by more than rounding."""
+    reduced = price - potential[sink] + potential[source]
+    noise = NOISE * (abs(price) + abs(potential[source]) + abs(potential[sink]))
     return reduced if reduced < -noise else 0.0
 
 
@@ -120,15 +118,15 @@ def _improve(tree, cost, potential, budget):
     Looking at many rows for each pivot would save pivots, but cost more than it saves.
     """
     n, m = cost.shape
-    rows, cols, values = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64), np.empty(_ROWS)
+    rows, cols, values = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64), np.empty(ROWS)
     pivots, clean, i = 0, 0, 0
     while clean < n and pivots < budget:
         count = 0
-        for _ in range(_ROWS):
+        for _ in range(ROWS):
             _, j = cheapest(cost[i], potential[n : n + m])
-            reduced = _reduced(cost, potential, i, j)
+            reduced = _reduced(cost[i, j], potential, i, n + j)
             if reduced < 0.0:
-                _insert(rows, cols, values, count, i, j, reduced)
+                insert_arc(rows, cols, values, count, i, j, reduced)
                 count += 1
             else:
                 clean += 1
@@ -136,16 +134,16 @@ def _improve(tree, cost, potential, budget):
             if clean >= n:
                 break
         for k in range(count):
-            reduced = _reduced(cost, potential, rows[k], cols[k])
+            reduced = _reduced(cost[rows[k], cols[k]], potential, rows[k], n + cols[k])
             if reduced < 0.0 and pivots < budget:
-                _pivot(tree, n, rows[k], cols[k], potential, reduced)
+                pivot(tree, n, rows[k], n + cols[k], potential, reduced)
                 pivots += 1
                 clean = 0  # what was clean before may not be now
     return pivots
 
 
 @numba.njit(nogil=True, cache=True)
-def _insert(rows, cols, values, count, i, j, value):
+def insert_arc(rows, cols, values, count, i, j, value):
     """Put an arc into its place among the first `count`, which are sorted by value."""
     k = count
     while k > 0 and values[k - 1] > value:
@@ -161,6 +159,7 @@ def optimise(cost, a, b, parent, flow, potential, max_pivots):
     `potential` gives the levels of the components to start from. Returns (pivots, optimal, feasible): not feasible
     means that the basis does not fit these masses, and nothing was done.
     """
+    n = a.size
     tree, feasible = plant(parent, flow, a, b)
     if not feasible:
         return 0, False, False
@@ -171,9 +170,9 @@ def optimise(cost, a, b, parent, flow, potential, max_pivots):
         pivots += done
         # Shifts add rounding errors; if fresh potentials differ from the shifted ones, look once more.
         drift = _price(tree, cost, potential)
-        settled = done == 0 or drift <= _NOISE * np.abs(potential).max()
+        settled = done == 0 or drift <= NOISE * np.abs(potential).max()
         if pivots < max_pivots and settled:
-            if not (may_cut and _cut_idle_arcs(cost, tree, potential)):
+            if not (may_cut and cut_idle_arcs(tree, n, potential, _dearest(cost, tree))):
                 return pivots, True, True
             may_cut = False
             tree, _ = plant(parent, flow, a, b)
@@ -182,20 +181,27 @@ def optimise(cost, a, b, parent, flow, potential, max_pivots):
 
 
 @numba.njit(nogil=True, cache=True)
-def _cut_idle_arcs(cost, tree, potential):
-    """Cut the arcs without flow, if potentials are far larger than the costs that are paid; returns whether they were.
-
-    Where a huge cost bars an arc, the arc may stand in the tree idly, and potentials beyond it are as huge: what is
-    left of their digits is too few for the small costs. Cut off, the parts begin again at level 0.
-    """
+def _dearest(cost, tree):
+    """The largest cost that is paid."""
     n, root = cost.shape[0], tree.parent.size - 1
     paid = 0.0
     for x in range(root):
         p = tree.parent[x]
         if tree.flow[x] > 0:
             paid = max(paid, abs(cost[x, p - n] if x < n else cost[p, x - n]))
+    return paid
+
+
+@numba.njit(nogil=True, cache=True)
+def cut_idle_arcs(tree, n, potential, paid):
+    """Cut the arcs without flow, if potentials are far larger than the costs that are paid; returns whether they were.
+
+    Where a huge cost bars an arc, the arc may stand in the tree idly, and potentials beyond it are as huge: what is
+    left of their digits is too few for the small costs. Cut off, the parts begin again at level 0.
+    """
     if np.abs(potential).max() <= 100.0 * paid:
         return False
+    root = tree.parent.size - 1
     for x in range(n):  # in a strongly feasible tree, only a source's arc to its parent can be idle
         if tree.flow[x] == 0:
             tree.parent[x] = root

@@ -110,3 +110,28 @@ def test_random_neighbours_are_drawn_evenly():
     drawn = np.bincount([triplets.k[triplets.j == 0][0] for triplets in anchor_first], minlength=10)
     others = drawn[labels != labels[0]]
     assert np.all(np.abs(others - 80) < 5 * np.sqrt(80 * 0.8))
+
+
+def as_ever(labels, choose, held_out):
+    """Triplets of classes in the fewest words, draw by draw: what seeds have always given."""
+    members = {c: np.flatnonzero((labels == c) & ~held_out) for c in np.unique(labels)}
+    found = []
+    for anchor, label in enumerate(labels):
+        near = choose(anchor, members[label][members[label] != anchor])
+        far = np.concatenate([choose(anchor, members[c]) for c in members if c != label])
+        found += [(i, anchor, k) for i in near for k in far]
+    return np.array(found).T
+
+
+@given(class_sizes, st.integers(1, 3), st.integers(0, 5))
+def test_a_seed_gives_the_triplets_that_it_always_gave(sizes, t, seed):
+    labels, distances = labels_of(sizes, seed), np.random.default_rng(seed).random((sum(sizes), sum(sizes)))
+    held_out = np.random.default_rng(seed).random(labels.size) < 0.2
+    random = np.random.RandomState(seed)
+    expected = as_ever(labels, lambda anchor, some: random.permutation(some)[:t], held_out)
+    nearest = as_ever(labels, lambda j, some: some[np.argsort(distances[j, some], kind="stable")[:t]], held_out)
+    drawn = random_triplets(labels, t, np.random.RandomState(seed), held_out=held_out)
+    mined = nearest_triplets(labels, t, distances, held_out=held_out)
+    for found, wanted in ((drawn, expected), (mined, nearest)):
+        assert found.weight is None
+        assert_array_equal(np.stack([found.i, found.j, found.k]), wanted.reshape(3, -1))

@@ -1,0 +1,182 @@
+"""Distances kept pair by pair in a file, so that only missing ones are computed.
+
+The file is a header and then records of one size, each with a checksum of its own. It is only ever appended to: a
+record that was torn or changed by an accident is recognised, left out, and its pair computed anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from .distributions import Distributions
+from .fingerprints import digest, of_each_distribution, of_metric
+from .transport import Details, Status
+
+try:
+    import fcntl
+except ImportError:  # not on Windows; there one process at a time must do
+    fcntl = None  # type: ignore[assignment]
+
+_HEADER = b"groundmetric distances format 1\n"  # as long as a record
+_RECORD = struct.Struct("<16sd4xI")  # key, value, nothing, checksum of these
+_SIZE = _RECORD.size
+
+# Told of pairs as they are found: their places, values, and which of these are optimal.
+Found = Callable[[np.ndarray, np.ndarray, np.ndarray], None] | None
+Compute = Callable[[np.ndarray, np.ndarray, Found], Details]
+
+
+class KeptDistances:
+    """A file of distances between distributions, recognised by their content and by that of the metric.
+
+    Parameters
+    ----------
+    path : file; made if there is none
+    """
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise ValueError(f"keep is the folder {str(self.path)!r}: expected the name of a file")
+        self._values: dict[bytes, float] = {}
+        self._can_write = True
+        if self.path.exists():
+            self._read()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of(self, metric: Any, *cohorts: Distributions) -> CohortDistances:
+        """The distances between the distributions of these cohorts, one behind the other."""
+        found = [name for cohort in cohorts for name in of_each_distribution(cohort)]
+        return CohortDistances(self, of_metric(metric), found)
+
+    def get(self, keys: list[bytes]) -> np.ndarray:
+        """Values, NaN where there is none."""
+        return np.array([self._values.get(key, np.nan) for key in keys])
+
+    def put(self, keys: list[bytes], values: np.ndarray) -> None:
+        """Keep values, on the disk when this returns. A full disk loses them, but no others, and ends nothing."""
+        self._values.update(zip(keys, values.tolist(), strict=True))
+        if not keys or not self._can_write:
+            return
+        try:
+            self._append(_records(keys, values))
+        except OSError as error:
+            self._can_write = False
+            warnings.warn(
+                f"distances can no longer be kept in {str(self.path)!r} ({error}): they are computed all the same, and "
+                "what was kept before is intact",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def _append(self, content: bytes) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab") as file, _locked(file):
+            end = file.seek(0, os.SEEK_END)
+            whole = end - end % _SIZE  # what a killed process left half written is cut off
+            file.truncate(whole)
+            try:
+                file.write(content if whole else _HEADER + content)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.truncate(whole)
+                raise
+
+    def _read(self) -> None:
+        content = self.path.read_bytes()
+        if not content.startswith(_HEADER[: len(content)]):
+            raise ValueError(f"{str(self.path)!r} is no file of kept distances: it does not begin as one; use another")
+        torn, damaged = len(content) % _SIZE, 0
+        for key, value, checksum in _RECORD.iter_unpack(content[_SIZE : len(content) - torn]):
+            if _checksum(key, value) == checksum:
+                self._values[key] = value
+            else:
+                damaged += 1
+        if damaged or torn:
+            what = [f"{damaged} damaged distances"] * bool(damaged) + ["one that was half written"] * bool(torn)
+            warnings.warn(
+                f"{str(self.path)!r} held {' and '.join(what)}: left out, and computed anew where needed",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+class CohortDistances:
+    """Kept distances of one cohort under one metric, by the places of its distributions."""
+
+    def __init__(self, kept: KeptDistances, metric: bytes, found: list[bytes]) -> None:
+        self._kept, self._metric, self._found = kept, metric, found
+
+    def get(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return self._kept.get(self._keys(first, second))
+
+    def put(self, first: np.ndarray, second: np.ndarray, values: np.ndarray) -> None:
+        self._kept.put(self._keys(first, second), values)
+
+    def _keys(self, first: np.ndarray, second: np.ndarray) -> list[bytes]:
+        """A distance is the same in both directions."""
+        sides = ((self._found[d], self._found[e]) for d, e in zip(first.tolist(), second.tolist(), strict=True))
+        return [digest(self._metric, *sorted(side)) for side in sides]
+
+
+def fill_gaps(kept: CohortDistances | None, first: np.ndarray, second: np.ndarray, compute: Compute) -> Details:
+    """All pairs: those that are kept, and the others from `compute`, which are kept as they are found."""
+    if kept is None:
+        return compute(first, second, None)
+    values = kept.get(first, second)
+    known = ~np.isnan(values)
+    first, second = first[~known], second[~known]
+
+    def found(places: np.ndarray, new: np.ndarray, optimal: np.ndarray) -> None:
+        kept.put(first[places][optimal], second[places][optimal], new[optimal])
+
+    details = compute(first, second, found)
+    lower, upper = values.copy(), values.copy()
+    values[~known], lower[~known], upper[~known] = details.values, details.lower, details.upper
+    statuses = details.statuses + Counter({Status.OPTIMAL: int(known.sum())})
+    return Details(details.solver, details.reason, values, lower, upper, statuses)
+
+
+def joined(parts: list[Details]) -> Details:
+    """Details of several rounds as one."""
+    values, lower, upper = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "lower", "upper")
+    )
+    statuses: Counter[Status] = sum((part.statuses for part in parts), Counter())
+    return Details(parts[0].solver, parts[0].reason, values, lower, upper, statuses)
+
+
+def _records(keys: list[bytes], values: np.ndarray) -> bytes:
+    pairs = zip(keys, values.tolist(), strict=True)
+    return b"".join(_RECORD.pack(key, value, _checksum(key, value)) for key, value in pairs)
+
+
+def _checksum(key: bytes, value: float) -> int:
+    return zlib.crc32(key + struct.pack("<d", value))
+
+
+@contextlib.contextmanager
+def _locked(file: BinaryIO) -> Iterator[None]:
+    """One process appends at a time."""
+    if fcntl is None:
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,0 +1,92 @@
+"""Checkpoints of learning: the last two states on the disk, and what they belong to."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..safe_files import Damaged, read_arrays, remove_leftovers, write_arrays
+from .run_states import State
+
+_KIND, _VERSION = "groundmetric checkpoint", 1
+
+
+class Checkpoints:
+    """States of a run in a file; the one before is kept beside it, as ``<path>.before``.
+
+    Parameters
+    ----------
+    path : file
+    every : seconds between two states at least
+    belongs_to : dict of str to str
+        What the states are of, by name ("data", "labels", …): digests that must be the same when they are read again.
+    """
+
+    def __init__(self, path: str | os.PathLike, every: float, belongs_to: dict[str, str]) -> None:
+        self.path, self.every, self.belongs_to = Path(path), every, belongs_to
+        self.before = self.path.with_name(f"{self.path.name}.before")
+        if self.path.is_dir():
+            raise ValueError(f"checkpoint is the folder {str(self.path)!r}: expected the name of a file")
+        self._written = time.monotonic()
+        self._warned = False
+
+    def load(self) -> State | None:
+        """The last state that is whole; None where there is none.
+
+        A damaged one is passed over with a warning. One of other data or parameters is an error: it may be wanted.
+        """
+        remove_leftovers(self.path)
+        damaged = []
+        for path in (self.path, self.before):
+            if not path.exists():
+                continue
+            try:
+                description, arrays = read_arrays(path, _KIND, _VERSION)
+            except Damaged as error:
+                damaged.append(str(error))
+                continue
+            self._check(path, description["belongs_to"])
+            if damaged:
+                self._warn(f"{damaged[0]}; going on from the checkpoint before it")
+            return {**description["values"], **arrays}
+        if damaged:
+            self._warn(f"{'; '.join(damaged)}; there is no other checkpoint, so learning starts anew")
+        return None
+
+    def is_due(self) -> bool:
+        return time.monotonic() - self._written >= self.every
+
+    def write(self, state: State) -> None:
+        """Put a state on the disk. If that fails, say so and go on: the last one is intact."""
+        arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+        values = {name: _plain(value) for name, value in state.items() if name not in arrays}
+        description = {"belongs_to": self.belongs_to, "values": values}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_arrays(self.path, _KIND, _VERSION, description, arrays, keep=self.before)
+        except OSError as error:
+            if not self._warned:
+                self._warn(f"no checkpoint could be written to {str(self.path)!r} ({error}); learning goes on")
+            self._warned = True
+        self._written = time.monotonic()
+
+    def _check(self, path: Path, belongs_to: dict[str, str]) -> None:
+        other = [name for name, found in self.belongs_to.items() if belongs_to.get(name) != found]
+        if other:
+            raise ValueError(
+                f"{str(path)!r} is a checkpoint of other {' and '.join(other)}: go on with those it was made with, "
+                "delete it to start anew, or give another path"
+            )
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,151 @@
+"""Certain lower bounds of transport values, far cheaper than a solve: they rule pairs out that need none."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from ..parallel import Threads, in_batches
+from ..point_distances import Cost
+from .costs import fill_costs
+from .masses import Masses
+from .pairs import pair_transport
+from .scan import lowest_difference, smaller
+
+# Lines that the points are projected to; further ones carry too little of the spread to pay.
+_LINES = 5
+# How steep the first potentials are along the way between the means. Fully steep they prove the distance between the
+# means, flat ones the way to the nearest point; half of each proves most.
+_STEEPNESS = 0.5
+# A hand-over to a thread should be worth about this many entries of a cost matrix.
+_BATCH = 2e6
+
+
+class LowerBounds:
+    """Lower bounds of the transport values between distributions that lie still.
+
+    Both kinds are safe from rounding: no bound is above the value that a solve gives.
+
+    Parameters
+    ----------
+    masses : Masses of n distributions
+    z : array (n_points, n_components), their points
+    threads : Threads
+    cost : Cost, what a step costs
+    """
+
+    def __init__(self, masses: Masses, z: np.ndarray, threads: Threads, cost: Cost = Cost.EUCLIDEAN) -> None:
+        self._masses, self._threads, self._cost = masses, threads, cost
+        self._z = np.require(z, np.float64, ["C", "W"])
+        self._weights, self._bounds = masses.weights.copy(), masses.bounds.copy()  # kernels see writable arrays
+        self._means = np.add.reduceat(self._weights[:, None] * self._z, self._bounds[:-1], axis=0)
+
+    def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """From the distance between means, and from transport along the principal axes of all points.
+
+        A projection to a line makes no step longer, so what is shipped along the line costs no more.
+        """
+        z = self._z - self._z.mean(axis=0)
+        _, axes = np.linalg.eigh(z.T @ z)
+        z = z @ axes[:, ::-1][:, :_LINES]
+        apart = self._cost.norm(self._means[rows] - self._means[cols])
+        pairs = np.arange(rows.size)
+        for axis in range(z.shape[1]):
+            line = pair_transport(self._masses, rows, cols, 1, threads=self._threads, cost=self._cost)
+            line.move_all(np.ascontiguousarray(z[:, axis : axis + 1]))
+            values = line.solve(pairs)
+            np.maximum(apart, np.sqrt(values) if self._cost is Cost.SQUARED else values, out=apart)
+        # Points that rounding moves a little move a distance (of squared costs, its root) by no more.
+        terms = 64 + int(np.diff(self._bounds).max()) + z.shape[1]
+        moved = terms * np.finfo(float).eps * np.abs(self._z).max()
+        bound = np.maximum(apart * (1.0 - 1e-12) - moved, 0.0)
+        return bound**2 if self._cost is Cost.SQUARED else bound
+
+    def by_potentials(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """From potentials that the costs allow, without a plan: tight where points are far apart in many dimensions.
+
+        Any u, v with u_i + v_j ≤ cost_ij prove that transport costs at least their mean. Here v begins as a slope
+        between the two means; then u is the largest that v allows, and v the largest that u allows. The same is done
+        from the other side, and the better of the two counts.
+        """
+        values = np.empty(rows.size)
+        sizes = np.diff(self._bounds)
+        work = (sizes[rows] * sizes[cols]).astype(np.float64)
+
+        def one_batch(which: np.ndarray) -> None:
+            buffer = np.empty(int(work[which].max()))
+            bound_pairs(
+                which, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), buffer, values
+            )
+
+        self._threads.map(one_batch, in_batches(work, self._threads.n_jobs, _BATCH))
+        return values
+
+
+@numba.njit(nogil=True, cache=True)
+def bound_pairs(todo, first, second, z, bounds, weights, means, cost, buffer, values):
+    """`LowerBounds.by_potentials` of the pairs `todo`, into `values`."""
+    for p in todo:
+        d, e = first[p], second[p]
+        here, there = slice(bounds[d], bounds[d + 1]), slice(bounds[e], bounds[e + 1])
+        x, y, a, b = z[here], z[there], weights[here], weights[there]
+        costs = buffer[: a.size * b.size].reshape(a.size, b.size)
+        fill_costs(x, y, cost, costs)
+        slope = _slope(means[d], means[e])
+        middle = 0.5 * (means[d] + means[e])
+        u, v = np.empty(a.size), _heights(y, middle, -slope)
+        raise_sources(costs, v, u)
+        raise_sinks(costs, u, v)
+        best = proved_value(a, u, b, v)
+        u = _heights(x, middle, slope)
+        raise_sinks(costs, u, v)
+        raise_sources(costs, v, u)
+        values[p] = max(best, proved_value(a, u, b, v), 0.0)
+
+
+@numba.njit(nogil=True, cache=True)
+def _slope(mean, other):
+    """The step between two means, as long as the potentials are to be steep."""
+    step = mean - other
+    length = math.sqrt(np.sum(step * step))
+    return step * (_STEEPNESS / length) if length > 0.0 else step
+
+
+@numba.njit(nogil=True, cache=True)
+def _heights(points, middle, slope):
+    heights = np.zeros(points.shape[0])
+    for i in range(heights.size):
+        for c in range(slope.size):
+            heights[i] += slope[c] * (points[i, c] - middle[c])
+    return heights
+
+
+@numba.njit(nogil=True, cache=True)
+def raise_sources(costs, v, u):
+    """Set u to the largest potentials of the sources that the sinks' and the costs allow."""
+    for i in range(u.size):
+        u[i] = lowest_difference(costs[i], v)
+
+
+@numba.njit(nogil=True, cache=True)
+def raise_sinks(costs, u, v):
+    """Set v to the largest potentials of the sinks that the sources' and the costs allow."""
+    v[:] = np.inf
+    for i in range(u.size):
+        for j in range(v.size):
+            v[j] = smaller(costs[i, j] - u[i], v[j])  # type: ignore[call-arg]
+
+
+@numba.njit(nogil=True, cache=True)
+def proved_value(a, u, b, v):
+    """The mean of the potentials, less what rounding may have added to it."""
+    mean, size_u, size_v = 0.0, 0.0, 0.0
+    for i in range(u.size):
+        mean += a[i] * u[i]
+        size_u = max(size_u, abs(u[i]))
+    for j in range(v.size):
+        mean += b[j] * v[j]
+        size_v = max(size_v, abs(v[j]))
+    return mean - 2.0**-52 * (u.size + v.size + 16) * (size_u + size_v)

@@ -1,0 +1,165 @@
+"""Which triplets are learned from: neighbours drawn at random or nearest, across batches where there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .indices import Triplets
+from .targets import Classes, Target, holds
+
+Choose = Callable[[int, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Whom an anchor's neighbours are chosen from, level by level; `near` and `far` are one list without strata."""
+
+    anchor: int
+    near: list[np.ndarray]
+    far: list[np.ndarray]
+    relaxed: bool = False  # whether the strata had to be ignored for want of others
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """All that is known about n distributions: labels, their shares of the loss, and strata.
+
+    Attributes
+    ----------
+    targets : one per label
+    shares : array of one number per label
+    strata : array of shape (n,), batches as numbers; None where there are none
+    """
+
+    targets: tuple[Target, ...]
+    shares: np.ndarray
+    strata: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, target: Target | np.ndarray, strata: np.ndarray | None = None) -> Supervision:
+        """One label; an array means classes."""
+        return cls((as_target(target),), np.ones(1), strata)
+
+    def at(self, places: np.ndarray) -> Supervision:
+        """What is known about some of the distributions."""
+        strata = None if self.strata is None else self.strata[places]
+        return Supervision(tuple(target.at(places) for target in self.targets), self.shares, strata)
+
+    def triplets(self, choose: Choose, held_out: np.ndarray | None = None) -> Triplets:
+        """Triplets of all labels."""
+        parts = [_build(target, choose, held_out, self.strata) for target in self.targets]
+        return parts[0] if len(parts) == 1 else Triplets.joined(parts, self.shares, self.targets[0].labelled.size)
+
+
+def random_triplets(
+    target: Target | np.ndarray | Supervision,
+    n_neighbors: int,
+    random: np.random.RandomState,
+    *,
+    held_out: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+) -> Triplets:
+    """For every anchor, `n_neighbors` (t) of every level of the label, in all combinations that hold.
+
+    Of classes (an array of them may be given) that are t of its own × t of each other class, drawn without replacement.
+    Distributions that are held out (a mask) are anchors, but nobody's neighbours.
+
+    With strata (batches), the nearer ones are from other strata and the farther ones from the anchor's own, so that
+    what sets the strata apart does not help; where an anchor has none such, they are from any.
+
+    >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
+    8
+    """
+
+    def choose(anchor: int, some: np.ndarray) -> np.ndarray:
+        return random.permutation(some)[:n_neighbors]
+
+    return _supervision(target, strata).triplets(choose, held_out)
+
+
+def nearest_triplets(
+    target: Target | np.ndarray | Supervision,
+    n_neighbors: int,
+    distances: np.ndarray,
+    *,
+    held_out: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+) -> Triplets:
+    """As `random_triplets`, with the t nearest of every level.
+
+    `distances` is a matrix between the distributions; entries that need not be looked at may be infinite.
+    """
+
+    def choose(anchor: int, some: np.ndarray) -> np.ndarray:
+        return some[np.argsort(distances[anchor, some], kind="stable")[:n_neighbors]]
+
+    return _supervision(target, strata).triplets(choose, held_out)
+
+
+def as_target(target: Any) -> Target:
+    return Classes(target) if isinstance(target, np.ndarray) else target
+
+
+def _supervision(target: Any, strata: np.ndarray | None) -> Supervision:
+    return target if isinstance(target, Supervision) else Supervision.of(target, strata)
+
+
+def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
+    """Whom every labelled distribution may have as neighbours."""
+    free = target.labelled if held_out is None else target.labelled & ~held_out
+    pools = target.pools(free)
+    for anchor in np.flatnonzero(target.labelled).tolist():
+        levels = pools(anchor)
+        if strata is None:
+            yield Candidates(anchor, levels, levels)
+        else:
+            yield _across(target, anchor, levels, strata == strata[anchor])
+
+
+def _across(target: Target, anchor: int, levels: list[np.ndarray], same: np.ndarray) -> Candidates:
+    """Nearer ones from other strata, farther ones from the same; the one or the other from any if there is no triplet.
+
+    A class that is not in the anchor's stratum is left out rather than taken from elsewhere, as long as another is.
+    """
+    others = np.concatenate(levels)
+    apart, here = target.apart(anchor, others), same[others]
+    for strict_near, strict_far in ((True, True), (True, False), (False, True)):
+        near, far = apart[~here | (not strict_near)], apart[here | (not strict_far)]
+        if near.size and far.size and holds(near.min(keepdims=True), far.max(keepdims=True), target.gap)[0, 0]:
+            return Candidates(
+                anchor,
+                [level[~same[level]] if strict_near else level for level in levels],
+                [level[same[level]] if strict_far else level for level in levels],
+                relaxed=not (strict_near and strict_far),
+            )
+    return Candidates(anchor, levels, levels, relaxed=True)
+
+
+def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
+    """All combinations of an anchor's chosen neighbours that hold. A level smaller than t gives what it has."""
+    nobody = np.empty(0, np.int64)
+    parts, weights = [(nobody, nobody, nobody)], [np.empty(0)]
+    for some in candidates(target, held_out, strata):
+        near, near_for = _chosen(some.anchor, some.near, choose)
+        far, far_for = (near, near_for) if some.far is some.near else _chosen(some.anchor, some.far, choose)
+        nearer, farther = target.apart(some.anchor, near), target.apart(some.anchor, far)
+        i, k = np.nonzero(holds(nearer, farther, target.gap))
+        parts.append((near[i], np.full(i.size, some.anchor), far[k]))
+        if target.counts_all:
+            weights.append((farther[k] - nearer[i]) * near_for[i] * far_for[k])
+    i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
+    weight = np.concatenate(weights)
+    return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)
+
+
+def _chosen(anchor: int, levels: list[np.ndarray], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen of all levels, and how many of its level each stands for."""
+    chosen = [choose(anchor, level) for level in levels]
+    stands_for = [
+        np.full(some.size, level.size / max(some.size, 1)) for some, level in zip(chosen, levels, strict=True)
+    ]
+    return np.concatenate(chosen), np.concatenate(stands_for)

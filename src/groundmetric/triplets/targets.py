@@ -1,0 +1,223 @@
+"""What labels ask for: which distributions should be nearer to an anchor than which others.
+
+Every kind of label is a distance between labels. A triplet (i, j, k) holds where the label of k is farther from the
+anchor's than the label of i is, by more than a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+# Neighbours are drawn from every level of a label, so that rare values are seen. More values than so many are cut into
+# as many levels, at quantiles.
+MOST_LEVELS = 5
+# A gap that is not given, in standard deviations of the label.
+_GAP = 0.25
+# Differences of labels that rounding alone may have made, relative to the largest.
+_ROUNDING = 1e-9
+
+Pools = Callable[[int], list[np.ndarray]]
+
+
+class Target(Protocol):
+    """A label of n distributions, as learning sees it.
+
+    Attributes
+    ----------
+    gap : by how much label distances must differ
+    labelled : mask of the distributions that have the label
+    levels : array of shape (n,), distributions of one level are alike; -1 without a label
+    few_levels : whether the levels are all there is to the label
+    counts_all : whether a drawn triplet counts for all those of its levels, by how much its label distances differ, so
+        that the loss is that of all triplets there are; or each as one, so that small classes count as much as large
+    """
+
+    @property
+    def gap(self) -> float: ...
+
+    @property
+    def labelled(self) -> np.ndarray: ...
+
+    @property
+    def levels(self) -> np.ndarray: ...
+
+    @property
+    def few_levels(self) -> bool: ...
+
+    @property
+    def counts_all(self) -> bool: ...
+
+    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
+        """Label distances of others from an anchor."""
+
+    def pools(self, free: np.ndarray) -> Pools:
+        """For an anchor, those of the free distributions (a mask) to draw from, by level, the nearest level first."""
+
+    def response(self) -> np.ndarray:
+        """Numbers of shape (n, q), on which the means of distributions can be regressed: which level, or values."""
+
+    def at(self, places: np.ndarray) -> Target:
+        """The label of some of the distributions."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Distributions of one class should be nearer to each other than to those of any other class."""
+
+    levels: np.ndarray  # classes as numbers; -1 where there is no label
+    gap: float = 0.0
+    few_levels = True
+    counts_all = False
+
+    @property
+    def labelled(self) -> np.ndarray:
+        return self.levels >= 0
+
+    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
+        return (self.levels[others] != self.levels[anchor]).astype(np.float64)
+
+    def pools(self, free: np.ndarray) -> Pools:
+        return _pools_by_level(self.levels, free)
+
+    def response(self) -> np.ndarray:
+        return _indicators(self.levels)
+
+    def at(self, places: np.ndarray) -> Classes:
+        return Classes(self.levels[places])
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The farther apart two values are, the farther apart should their distributions be."""
+
+    values: np.ndarray  # NaN where there is no label
+    gap: float
+    counts_all = True
+
+    @classmethod
+    def of(cls, values: np.ndarray, gap: float | None = None) -> Ordered:
+        """Without a gap, a quarter of the standard deviation of the values."""
+        return cls(values, _GAP * float(np.nanstd(values)) if gap is None else gap)
+
+    @property
+    def labelled(self) -> np.ndarray:
+        return ~np.isnan(self.values)
+
+    @cached_property
+    def levels(self) -> np.ndarray:
+        return _cut(self.values)
+
+    @property
+    def few_levels(self) -> bool:
+        return np.unique(self.values[self.labelled]).size <= MOST_LEVELS
+
+    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
+        return np.abs(self.values[others] - self.values[anchor])
+
+    def pools(self, free: np.ndarray) -> Pools:
+        return _pools_by_level(self.levels, free)
+
+    def response(self) -> np.ndarray:
+        return _indicators(self.levels) if self.few_levels else (self.values / np.nanstd(self.values))[:, None]
+
+    def at(self, places: np.ndarray) -> Ordered:
+        return Ordered(self.values[places], self.gap)
+
+
+@dataclass(frozen=True)
+class TargetDistances:
+    """The larger the target distance of two distributions (the paper's W*), the farther apart should they be."""
+
+    matrix: np.ndarray  # symmetric; NaN where a distance is not known
+    gap: float
+
+    @classmethod
+    def of(cls, matrix: np.ndarray, gap: float | None = None) -> TargetDistances:
+        """Without a gap, a quarter of the standard deviation of the distances."""
+        others = matrix[~np.eye(len(matrix), dtype=bool)]
+        return cls(matrix, _GAP * float(np.nanstd(others)) if gap is None else gap)
+
+    few_levels = False
+    counts_all = True
+
+    @cached_property
+    def labelled(self) -> np.ndarray:
+        """Those of which the distance to any other is known."""
+        known = ~np.isnan(self.matrix)
+        np.fill_diagonal(known, False)
+        return known.any(axis=1)
+
+    @property
+    def levels(self) -> np.ndarray:
+        return np.where(self.labelled, 0, -1)
+
+    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
+        return self.matrix[anchor, others]
+
+    def pools(self, free: np.ndarray) -> Pools:
+        def by_distance(anchor: int) -> list[np.ndarray]:
+            others = free.copy()
+            others[anchor] = False
+            levels = _cut(np.where(others, self.matrix[anchor], np.nan))
+            return [np.flatnonzero(levels == level) for level in range(max(levels.max(), 0) + 1)]
+
+        return by_distance
+
+    def response(self) -> np.ndarray:
+        """Coordinates whose distances are near to the targets (classical scaling), the widest first."""
+        squares = self.matrix**2
+        np.fill_diagonal(squares, 0.0)
+        squares = np.where(np.isnan(squares), np.nanmean(squares), squares)
+        centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
+        strength, axes = np.linalg.eigh(-0.5 * centred)
+        widest = np.argsort(-strength)[:MOST_LEVELS]
+        widest = widest[strength[widest] > strength.max() * 1e-8]
+        return axes[:, widest] * np.sqrt(strength[widest])
+
+    def at(self, places: np.ndarray) -> TargetDistances:
+        return TargetDistances(self.matrix[np.ix_(places, places)], self.gap)
+
+
+def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
+    """Which label distances `farther` exceed which of `nearer` by more than the gap, (nearer, farther).
+
+    >>> holds(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 0.5).tolist()
+    [[True, True], [False, True]]
+    """
+    largest = np.nanmax(np.concatenate([nearer, farther, [0.0]]))
+    return farther[None, :] - nearer[:, None] > gap + _ROUNDING * largest
+
+
+def _indicators(levels: np.ndarray) -> np.ndarray:
+    """A column of 0 and 1 for each level."""
+    return (levels[:, None] == np.unique(levels[levels >= 0])).astype(np.float64)
+
+
+def _pools_by_level(levels: np.ndarray, free: np.ndarray) -> Pools:
+    members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
+
+    def own_level_first(anchor: int) -> list[np.ndarray]:
+        own = members[levels[anchor]]
+        return [own[own != anchor], *(members[level] for level in members if level != levels[anchor])]
+
+    return own_level_first
+
+
+def _cut(values: np.ndarray) -> np.ndarray:
+    """Levels of values: each distinct one, or fifths where there are many; -1 for NaN.
+
+    >>> _cut(np.array([7.0, 3.0, np.nan, 7.0])).tolist()
+    [1, 0, -1, 1]
+    """
+    levels, known = np.full(values.size, -1), ~np.isnan(values)
+    distinct, places = np.unique(values[known], return_inverse=True)
+    if distinct.size > MOST_LEVELS:
+        edges = np.unique(np.quantile(values[known], np.arange(1, MOST_LEVELS) / MOST_LEVELS))
+        places = np.unique(np.searchsorted(edges, values[known], side="right"), return_inverse=True)[1]
+    levels[known] = places
+    return levels

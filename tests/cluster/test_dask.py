@@ -1,0 +1,198 @@
+"""A Dask cluster of two processes gives the bits of one process, also when its workers are killed, err or hang."""
+
+import os
+import signal
+import time
+
+import joblib
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import groundmetric as gm
+from groundmetric.cluster import Cluster, dask_place, workers
+from groundmetric.cluster.dask_place import DaskPlace
+from groundmetric.cluster.errands import Errand
+from groundmetric.parallel import Threads
+from groundmetric.transport import comparing_elsewhere, elsewhere
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # a cluster whose workers are killed has much to say
+
+
+@pytest.fixture(scope="module")
+def client():
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(silence_logs=50, **options) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def on_dask(client, eager, monkeypatch):
+    """The two workers, with messages that are small, and a count of them."""
+    monkeypatch.setattr(elsewhere, "BATCH", 2e-3)
+    client.wait_for_workers(2, timeout=60)
+    sent, inner = [], dask_place._Run.send
+
+    def send(self, number, workers):
+        inner(self, number, workers)
+        sent.append(number)
+        for moment, action in list(sent_actions.items()):
+            if len(sent) >= moment:
+                sent_actions.pop(moment)
+                action()
+
+    sent_actions = {}
+    monkeypatch.setattr(dask_place._Run, "send", send)
+    with joblib.parallel_config(backend="dask", client=client):
+        yield sent, sent_actions
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    owner, y = np.repeat(np.arange(16), 40), np.arange(16) % 2
+    return gm.Distributions(rng.normal(size=(640, 3)) + 0.7 * y[owner][:, None] * [1.0, 0.0, 0.0], owner), y
+
+
+def learner():
+    return gm.GroundMetricLearner(max_epochs=4, batch_size=48, n_neighbors=2, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def serial(data):
+    return gm.pairwise_distances(data[0], n_jobs=1), learner().set_params(n_jobs=1).fit(*data)
+
+
+def kill_a_worker(client):
+    """kill -9; the nanny starts another one in its place."""
+    pids = client.run(os.getpid)
+    os.kill(sorted(pids.items())[0][1], signal.SIGKILL)
+
+
+def assert_learned(one, other):
+    assert_array_equal(one.components_, other.components_)
+    for name, values in one.history_.items():
+        if not name.startswith("seconds"):
+            assert_array_equal(values, other.history_[name])
+
+
+def test_learning_gives_the_serial_bits(on_dask, data, serial):
+    assert_learned(learner().fit(*data), serial[1])
+    assert len(on_dask[0]) > 8
+
+
+def test_workers_are_killed_during_learning(client, on_dask, data, serial):
+    _, actions = on_dask
+    actions[3] = actions[12] = lambda: kill_a_worker(client)
+    assert_learned(learner().fit(*data), serial[1])
+    assert not actions
+
+
+def test_a_worker_is_killed_during_a_distance_matrix(client, on_dask, data, serial, tmp_path):
+    sent, actions = on_dask
+    actions[2] = lambda: kill_a_worker(client)
+    assert_array_equal(gm.pairwise_distances(data[0], keep=tmp_path / "d"), serial[0])
+    assert not actions
+    assert len(sent) > 2
+
+
+def test_metrics_without_a_projection_and_neighbours_too(on_dask, data, monkeypatch):
+    monkeypatch.setattr(comparing_elsewhere, "BATCH", 1e-3)
+    for metric in ("cityblock", gm.GroundMetric([[1.0, 0.0, 0.0]]).blend(gm.GroundMetric.euclidean(3), 0.5)):
+        there, here = (gm.pairwise_distances(data[0], metric=metric, n_jobs=n) for n in (None, 1))
+        assert_array_equal(there, here)
+    assert on_dask[0]
+    there, here = (gm.kneighbors(data[0], n_neighbors=2, n_jobs=n) for n in (None, 1))
+    assert_array_equal(there[0], here[0])
+
+
+def test_one_job_stays_here(on_dask, data, serial):
+    assert_array_equal(gm.pairwise_distances(data[0], n_jobs=1), serial[0])
+    assert not on_dask[0]
+
+
+def test_work_that_is_on_a_worker_already_stays_there(client):
+    def place_inside():
+        with joblib.parallel_config(backend="dask"):
+            return type(workers()).__name__
+
+    assert client.submit(place_inside).result() == "Threads"
+
+
+def test_workers_forget_when_all_is_done(client, on_dask, data):
+    def kept():
+        from groundmetric.transport import batches
+
+        return len(batches.kept_here)
+
+    learner().fit(*data)
+    for _ in range(100):
+        if not any(client.run(kept).values()):
+            break
+        time.sleep(0.05)
+    assert not any(client.run(kept).values())
+
+
+def here_is(pid):
+    def function(message):
+        if os.getpid() != pid:
+            raise OSError("this worker has no luck")
+        return message + 1
+
+    return function
+
+
+def test_what_fails_on_every_worker_is_done_here(client):
+    place = DaskPlace(client)
+    with pytest.warns(RuntimeWarning, match="no luck"):
+        answers = dict(place.run(here_is(os.getpid()), [Errand(1), Errand(2)]))
+    assert answers == {0: 2, 1: 3}
+
+
+def test_an_error_that_is_everywhere_is_raised(client):
+    with pytest.raises(ZeroDivisionError):
+        dict(DaskPlace(client).run(lambda message: 1 // message, [Errand(0)]))
+
+
+def test_a_worker_that_hangs_is_replaced(client, monkeypatch, tmp_path):
+    monkeypatch.setattr(dask_place, "_PATIENCE", 0.5)
+    monkeypatch.setattr(dask_place, "_FIRST_PATIENCE", 0.5)
+    flag = str(tmp_path / "one hangs")
+
+    def once_slow(message):
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return message
+        time.sleep(6.0)
+        return message
+
+    client.wait_for_workers(2, timeout=60)
+    place, started = DaskPlace(client), time.monotonic()
+    with pytest.warns(RuntimeWarning, match="do not answer"):
+        answers = dict(place.run(once_slow, [Errand(k, seconds=0.01) for k in range(4)]))
+    assert answers == {k: k for k in range(4)}
+    assert time.monotonic() - started < 6.0
+    assert len(place.slots()) == 1
+
+
+def test_without_a_cluster_it_goes_on_here(data, eager, serial):
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(silence_logs=50, **options) as cluster:
+        client = distributed.Client(cluster, set_as_default=False)
+        place = DaskPlace(client)
+        assert list(place.slots().values()) == [1]
+        client.close()
+        with pytest.warns(RuntimeWarning, match="cannot be reached"):
+            assert dict(place.run(abs, [Errand(-3)])) == {0: 3}
+
+
+def test_threads_are_used_where_nothing_else_was_asked_for():
+    assert type(workers(2)) is Threads
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert type(workers()) is Threads
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        assert type(workers()) is Cluster
+        assert type(workers(1)) is Threads

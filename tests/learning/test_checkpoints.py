@@ -1,0 +1,268 @@
+"""A resumed run equals an unbroken one, and no accident gives a wrong result."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+import groundmetric as gm
+from groundmetric import safe_files
+from groundmetric.learning.checkpoints import Checkpoints
+
+OPTIONS = {
+    "plain": {},
+    "lasso, validation, restarts": {"penalty": "l1", "validation_fraction": 0.3, "n_restarts": 2, "patience": 2},
+    "nearest": {"neighbors": "nearest", "refresh": 2},
+    "diagonal": {"metric": "diagonal"},
+    "little memory": {"memory": 0.004},
+    "one component": {"n_components": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    owner, y = np.repeat(np.arange(12), 10), np.arange(12) % 3
+    return gm.Distributions(rng.normal(size=(120, 4)) + 0.5 * np.eye(4)[y][owner], owner), y
+
+
+class Stopped(Exception):
+    """Stands for a power cut."""
+
+
+def learner(path=None, **options):
+    options = {"max_epochs": 4, "batch_size": 40, "n_neighbors": 2, "random_state": 0, **options}
+    return gm.GroundMetricLearner(checkpoint=path, checkpoint_every=0.0, **options)
+
+
+def stop_after(monkeypatch, n_writes):
+    """The machine goes down right after so many checkpoints were written."""
+    inner, count = Checkpoints.write, [0]
+
+    def write(self, state):
+        inner(self, state)
+        count[0] += 1
+        if count[0] == n_writes:
+            raise Stopped
+
+    monkeypatch.setattr(Checkpoints, "write", write)
+    return count
+
+
+def stopped_run(path, data, n_writes, **options):
+    """Learning that ends with a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, n_writes)
+        with pytest.raises(Stopped):
+            learner(path, **options).fit(*data)
+
+
+def assert_same(one, other):
+    assert_array_equal(one.components_, other.components_)
+    assert one.n_iter_ == other.n_iter_
+    assert one.converged_ == other.converged_
+    assert one.loss_ == other.loss_
+    assert list(one.history_) == list(other.history_)
+    for name, values in one.history_.items():
+        if not name.startswith("seconds"):
+            assert_array_equal(values, other.history_[name])
+            assert values.dtype == other.history_[name].dtype
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_stopped_anywhere_it_goes_on_to_the_same_result(tmp_path, monkeypatch, data, name):
+    unbroken = learner(**OPTIONS[name]).fit(*data)
+    with pytest.MonkeyPatch.context() as patch:
+        count = stop_after(patch, -1)
+        assert_same(learner(tmp_path / "whole", **OPTIONS[name]).fit(*data), unbroken)
+    assert count[0] > unbroken.n_iter_  # within epochs, too
+    for n_writes in range(1, count[0] + 1, 2 if name == "plain" else 5):
+        path = tmp_path / str(n_writes)
+        stopped_run(path, data, n_writes, **OPTIONS[name])
+        assert_same(learner(path, **OPTIONS[name]).fit(*data), unbroken)
+
+
+def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, data):
+    first = learner(tmp_path / "c").fit(*data)
+    count = stop_after(monkeypatch, -1)
+    assert_same(learner(tmp_path / "c").fit(*data), first)
+    assert count == [0]
+
+
+def test_without_a_seed_a_stopped_run_goes_on_as_it_began(tmp_path, monkeypatch, data):
+    options = {"random_state": None, "validation_fraction": 0.3}
+    stopped_run(tmp_path / "c", data, 3, **options)
+    content = (tmp_path / "c").read_bytes()
+    one = learner(tmp_path / "c", **options).fit(*data)
+    (tmp_path / "c").write_bytes(content)
+    assert_same(learner(tmp_path / "c", **options).fit(*data), one)
+
+
+def other_data(D, y):
+    return gm.Distributions(np.where(np.arange(120)[:, None] == 7, 0.0, D.points), np.repeat(np.arange(12), 10)), y
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("data", lambda D, y: (learner, *other_data(D, y))),
+        ("labels", lambda D, y: (learner, D, y[::-1])),
+        ("parameters", lambda D, y: (lambda path: learner(path, strength=0.2), D, y)),
+        ("parameters", lambda D, y: (lambda path: learner(path, random_state=1), D, y)),
+        ("parameters", lambda D, y: (lambda path: learner(path, cost="manhattan"), D, y)),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, data, what, change):
+    learner(tmp_path / "c").fit(*data)
+    content = (tmp_path / "c").read_bytes()
+    make, D, y = change(*data)
+    with pytest.raises(ValueError, match=f"checkpoint of other {what}"):
+        make(tmp_path / "c").fit(D, y)
+    assert (tmp_path / "c").read_bytes() == content
+
+
+def test_jobs_and_time_may_change(tmp_path, data):
+    stopped_run(tmp_path / "c", data, 3)
+    again = clone(learner(tmp_path / "c", n_jobs=2)).set_params(checkpoint_every=3.0).fit(*data)
+    assert_same(again, learner().fit(*data))
+
+
+def damage(path, how, random):
+    content = path.read_bytes()
+    place = int(random.integers(len(content)))
+    if how == "cut":
+        path.write_bytes(content[:place])
+    elif how == "flipped":
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ (1 << int(random.integers(8)))]) + content[place + 1 :]
+        )
+    else:
+        path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "emptied"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, data, how):
+    unbroken, random = learner().fit(*data), np.random.default_rng(0)
+    for repeat in range(3):
+        path = tmp_path / f"c{repeat}"
+        stopped_run(path, data, 4)
+        damage(path, how, random)
+        with pytest.warns(RuntimeWarning, match="damaged.*checkpoint before it"):
+            assert_same(learner(path).fit(*data), unbroken)
+
+
+def test_every_flipped_bit_of_the_header_is_seen(tmp_path):
+    path = tmp_path / "c"
+    checkpoints = Checkpoints(path, 0.0, {"data": "these"})
+    for _ in range(2):
+        checkpoints.write({"number": 1, "array": np.arange(3)})
+    content = path.read_bytes()
+    for place in range(content.index(b"\n") + 1):
+        for bit in range(8):
+            path.write_bytes(content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :])
+            with pytest.warns(RuntimeWarning, match="damaged"):
+                assert checkpoints.load()["number"] == 1
+
+
+def test_if_both_are_damaged_learning_starts_anew_and_says_so(tmp_path, data):
+    path, random = tmp_path / "c", np.random.default_rng(0)
+    unbroken = learner(path).fit(*data)
+    for some in (path, tmp_path / "c.before"):
+        damage(some, "flipped", random)
+    with pytest.warns(RuntimeWarning, match="starts anew"):
+        assert_same(learner(path).fit(*data), unbroken)
+
+
+def test_killed_between_the_two_renames_the_one_before_is_there(tmp_path, data):
+    stopped_run(tmp_path / "c", data, 4)
+    os.replace(tmp_path / "c", tmp_path / "c.before")
+    assert_same(learner(tmp_path / "c").fit(*data), learner().fit(*data))
+
+
+def test_a_full_disk_is_told_once_and_learning_goes_on(tmp_path, data, monkeypatch):
+    unbroken, path = learner().fit(*data), tmp_path / "c"
+    stopped_run(path, data, 4)
+    content = path.read_bytes()
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        patch.setattr(safe_files.os, "fsync", full)
+        assert_same(learner(path).fit(*data), unbroken)
+    assert ["No space left" in str(warning.message) for warning in told] == [True]
+    assert path.read_bytes() == content
+    assert sorted(os.listdir(tmp_path)) == ["c", "c.before"]
+    assert_same(learner(path).fit(*data), unbroken)
+
+
+def test_halves_that_killed_processes_left_are_removed(tmp_path, data):
+    leftover = tmp_path / ".c.999999999.part"
+    leftover.write_text("half a checkpo")
+    learner(tmp_path / "c").fit(*data)
+    assert not leftover.exists()
+
+
+def test_a_newer_format_and_a_folder_are_refused(tmp_path, data):
+    path = tmp_path / "c"
+    safe_files.write_arrays(path, "groundmetric checkpoint", 99, {}, {})
+    with pytest.raises(ValueError, match="version 99"):
+        learner(path).fit(*data)
+    with pytest.raises(ValueError, match="folder"):
+        learner(tmp_path).fit(*data)
+    with pytest.raises(ValueError, match="checkpoint_every"):
+        learner(path).set_params(checkpoint_every=-1.0).fit(*data)
+
+
+def test_interrupted_by_the_user_the_last_checkpoint_stays_good(tmp_path, data, monkeypatch):
+    inner, count = Checkpoints.write, [0]
+
+    def write(self, state):
+        inner(self, state)
+        count[0] += 1
+        if count[0] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "write", write)
+        with pytest.warns(UserWarning, match="interrupted"):
+            learner(tmp_path / "c").fit(*data)
+    assert_same(learner(tmp_path / "c").fit(*data), learner().fit(*data))
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_result(tmp_path, data):
+    """kill -9 while steps are made and checkpoints written."""
+    script = textwrap.dedent("""
+        import sys
+        import numpy as np
+        import groundmetric as gm
+        rng = np.random.default_rng(0)
+        owner, y = np.repeat(np.arange(12), 10), np.arange(12) % 3
+        D = gm.Distributions(rng.normal(size=(120, 4)) + 0.5 * np.eye(4)[y][owner], owner)
+        gm.GroundMetricLearner(max_epochs=300, tol=0.0, batch_size=40, n_neighbors=2, random_state=0,
+                               checkpoint=sys.argv[1], checkpoint_every=0.0).fit(D, y)
+    """)
+    path, random = tmp_path / "c", np.random.default_rng(0)
+    for _ in range(2):
+        child = subprocess.Popen([sys.executable, "-c", script, str(path)])
+        before = path.stat().st_mtime_ns if path.exists() else 0
+        while child.poll() is None and not (path.exists() and path.stat().st_mtime_ns > before):
+            time.sleep(0.01)
+        time.sleep(random.uniform(0.0, 0.3))
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    options = {"max_epochs": 300, "tol": 0.0}
+    resumed = learner(path, **options).set_params(checkpoint_every=60.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert_same(resumed.fit(*data), learner(**options).fit(*data))

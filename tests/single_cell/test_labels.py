@@ -1,0 +1,74 @@
+"""tl.learn with batches and ordered labels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+import groundmetric as gm
+from groundmetric import cli
+
+QUICK = {"n_cells": 30, "max_epochs": 3}
+
+
+def distributions(adata):
+    values = adata.X.toarray()
+    return gm.Distributions(values[:, values.var(axis=0) > values.var(axis=0).mean()], adata.obs["sample"].astype(str))
+
+
+def test_a_batch_key_is_the_learners_strata(cohort):
+    gm.tl.learn(cohort, "sample", "condition", batch_key="batch", n_cells=None, max_epochs=3)
+    D = distributions(cohort)
+    samples = cohort.obs.drop_duplicates("sample").set_index("sample").loc[D.names]
+    expected = gm.GroundMetricLearner(max_epochs=3, random_state=0).fit(
+        D, samples["condition"].astype(str).to_numpy(), strata=samples["batch"].to_numpy()
+    )
+    np.testing.assert_allclose(gm.tl.metric(cohort).components, expected.components_, rtol=1e-5, atol=1e-7)
+    assert cohort.uns["groundmetric"]["params"]["batch_key"] == "batch"
+
+
+def test_batches_that_do_not_fit_are_named(cohort):
+    with pytest.raises(ValueError, match="batch_key is 'site', but obs has no such column"):
+        gm.tl.learn(cohort, "sample", "condition", batch_key="site", **QUICK)
+    with pytest.raises(ValueError, match=r"obs\['cell_type'\] differs within a sample: batch_key needs one value"):
+        gm.tl.learn(cohort, "sample", "condition", batch_key="cell_type", **QUICK)
+
+
+def ordered(adata, names):
+    codes = adata.obs["sample"].cat.codes.to_numpy() % len(names)
+    adata.obs["stage"] = pd.Categorical.from_codes(codes, names, ordered=True)
+    return codes.astype(float)
+
+
+def test_ordered_categories_keep_their_order(cohort):
+    cohort.obs["place"] = ordered(cohort, ["none", "mild", "bad"])
+    by_name, by_place = (
+        gm.tl.learn(cohort, "sample", key, target="ordered", copy=True, **QUICK) for key in ("stage", "place")
+    )
+    assert_array_equal(gm.tl.metric(by_name).components, gm.tl.metric(by_place).components)
+    assert set(by_name.uns["groundmetric"]["labels"]["labels"]) == {"none", "mild", "bad"}
+
+
+@pytest.mark.filterwarnings("ignore:.* distributions have no like label")  # of five samples in two batches
+def test_cells_are_judged_by_the_same_learner_and_batches(cohort):
+    ordered(cohort, ["none", "mild", "bad"])
+    gm.tl.learn(cohort, "sample", "stage", target="ordered", batch_key="batch", **QUICK)
+    gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1)
+    assert cohort.obs["groundmetric_accuracy"].between(0.0, 1.0).all()
+
+
+def test_labels_that_are_no_column_are_refused(cohort):
+    with pytest.raises(ValueError, match="target is 'distances': labels in a column are 'classes' or 'ordered'"):
+        gm.tl.learn(cohort, "sample", "condition", target="distances", **QUICK)
+
+
+def test_the_command_line_takes_a_batch_and_an_order(cohort, tmp_path):
+    ordered(cohort, ["none", "mild", "bad"])
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    command = ["learn", str(tmp_path / "cells.h5ad"), "--sample", "sample", "--label", "stage", "--epochs", "3"]
+    more = ["--cells-per-sample", "30", "--target", "ordered", "--batch", "batch", "-o", str(tmp_path / "run")]
+    assert cli.main([*command, *more]) == 0
+    expected = gm.tl.learn(cohort, "sample", "stage", target="ordered", batch_key="batch", copy=True, **QUICK)
+    assert_array_equal(
+        gm.GroundMetric.load(tmp_path / "run" / "metric.gm").components, gm.tl.metric(expected).components
+    )

@@ -1,0 +1,100 @@
+"""Fresh cells for every epoch: more of them are seen, and what is learned is learned as before."""
+
+import numpy as np
+import pytest
+
+import groundmetric as gm
+from groundmetric.cells.columns import draw, samples_of
+from groundmetric.cells.matrix import read
+
+OPTIONS = {"sample_key": "sample", "label_key": "condition", "max_epochs": 6, "tol": 0.0}
+
+
+def learn(cells, **options):
+    """The components, and the history."""
+    part = gm.tl.learn(cells, **{**OPTIONS, "copy": True, **options})
+    return gm.tl.metric(part).components, part.uns["groundmetric"]["history"]
+
+
+@pytest.mark.filterwarnings("ignore:.*max_epochs")
+def test_where_all_cells_are_drawn_fresh_ones_are_the_same(cohort):
+    expected, history = learn(cohort, n_cells=10_000)
+    found, again = learn(cohort, n_cells=10_000, resample=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(again["loss"], history["loss"], rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_epochs")
+def test_every_epoch_reads_other_cells_of_every_sample(cohort, monkeypatch):
+    asked = []
+
+    def spy(matrix, rows, columns=None):
+        asked.append(rows)
+        return read(matrix, rows, columns)
+
+    monkeypatch.setattr("groundmetric.tl.fitting.read", spy)
+    gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
+    assert len(asked) == OPTIONS["max_epochs"]
+    assert len({rows.tobytes() for rows in asked}) == OPTIONS["max_epochs"]
+    codes = samples_of(cohort.obs, "sample").codes
+    for rows in asked:
+        assert np.all(np.diff(rows) > 0)
+        assert np.all(np.bincount(codes[rows]) == 20)
+    assert np.array_equal(np.flatnonzero(cohort.obs["groundmetric_sampled"]), asked[0])
+    assert cohort.uns["groundmetric"]["params"]["resample"]
+
+
+@pytest.mark.filterwarnings("ignore:.*max_epochs")
+def test_the_same_seed_gives_the_same_metric_from_memory_and_from_a_file(cohort, tmp_path):
+    del cohort.layers["counts"]
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    expected, _ = learn(cohort, n_cells=20, resample=True)
+    found, _ = learn(tmp_path / "cells.h5ad", n_cells=20, resample=True)
+    np.testing.assert_array_equal(found, expected)
+    other, _ = learn(cohort, n_cells=20)
+    assert np.abs(other - expected).max() > 1e-3
+
+
+def test_the_genes_that_tell_the_conditions_apart_are_found(cohort):
+    gm.tl.learn(cohort, "sample", "condition", n_cells=20, max_epochs=40, resample=True)
+    top = cohort.var["groundmetric_importance"].nlargest(10).index
+    assert sum(name.startswith("PROG") for name in top) >= 5  # by chance: one
+
+
+@pytest.mark.filterwarnings("ignore:.*max_epochs")
+def test_samples_without_a_label_and_held_out_samples(cohort, monkeypatch):
+    missing = cohort.obs["sample"].isin(["S01"])
+    cohort.obs["condition"] = cohort.obs["condition"].astype(object).mask(missing)
+    with pytest.warns(UserWarning, match="have no label"):
+        gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
+    assert cohort.obsm["X_groundmetric"].shape[0] == cohort.n_obs
+    turns = []
+    monkeypatch.setattr("groundmetric.tl.held_out.draw", lambda *given: (turns.append(given[3:]), draw(*given))[1])
+    gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1, n_neighbors=5)
+    assert {(), *((epoch,) for epoch in range(1, OPTIONS["max_epochs"]))} == set(turns)
+
+
+def test_what_cannot_be_resampled(cohort, tmp_path):
+    with pytest.raises(ValueError, match="n_cells is None"):
+        gm.tl.learn(cohort, **OPTIONS, n_cells=None, resample=True)
+    with pytest.raises(ValueError, match="no checkpoint"):
+        gm.tl.learn(cohort, **OPTIONS, resample=True, checkpoint=tmp_path / "state")
+
+
+def test_a_draw_depends_on_the_turn(cohort):
+    samples = samples_of(cohort.obs, "sample")
+    first, second = draw(samples, 20, 0), draw(samples, 20, 0, 1)
+    assert np.array_equal(first, draw(samples, 20, 0, 0))
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(draw(samples, 20, 0, 2), second)
+
+
+def test_fresh_distributions_must_be_the_same_ones():
+    D, y = gm.datasets.synth_2d(random_state=0)
+    learner = gm.GroundMetricLearner(max_epochs=2, random_state=0)
+    with pytest.raises(ValueError, match="in their order"):
+        learner.fit(D, y, fresh=lambda epoch: D[::-1])
+    with pytest.raises(TypeError, match="expected a function"):
+        learner.fit(D, y, fresh=D)
+    with pytest.raises(ValueError, match="X are points"):
+        learner.fit(D.points, np.arange(len(D.points)) % 2, fresh=lambda epoch: D)

@@ -1,0 +1,261 @@
+"""Variants of transport between costs: each is what it says, and tends to exact transport as its option does."""
+
+import numpy as np
+import ot
+import pytest
+from numpy.testing import assert_allclose
+from scipy.spatial.distance import cdist
+
+import groundmetric as gm
+from groundmetric.transport import Status
+from groundmetric.transport.unbalanced import divergence
+
+from .problems import problem
+
+CASES = [("plane", "equal", (9, 12)), ("plane", "random", (20, 15)), ("duplicates", "multiples", (12, 12)),
+         ("integers", "some zero", (14, 9)), ("huge", "random", (11, 8)), ("tiny", "random", (8, 11)),
+         ("plane", "random", (1, 7)), ("plane", "equal", (1, 1)), ("zero", "random", (5, 4))]  # fmt: skip
+
+
+@pytest.fixture(params=CASES, ids=str)
+def task(request):
+    return problem(*request.param)
+
+
+def solve(task, solver, **options):
+    return gm.transport.solve(task.cost, task.a, task.b, solver=solver, **options)
+
+
+def marginals(plan, task):
+    sent, received = np.zeros(task.a.size), np.zeros(task.b.size)
+    np.add.at(sent, plan.rows, plan.mass)
+    np.add.at(received, plan.cols, plan.mass)
+    return sent, received
+
+
+def paid(plan, task):
+    return plan.mass @ task.cost[plan.rows, plan.cols]
+
+
+def near(task, rtol=1e-9):
+    return {"rtol": rtol, "atol": rtol * (task.scale or 1.0)}
+
+
+def assert_potentials_feasible(plan, task):
+    u, v = plan.potentials
+    assert (u[:, None] + v <= task.cost + 1e-9 * (1e-9 + np.abs(task.cost).max())).all()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_partial_transport_is_that_of_pot(task, share):
+    plan = solve(task, "partial", share=share)
+    scale = task.cost.max() or 1.0  # POT is at its best with costs of size 1
+    expected = scale * ot.partial.partial_wasserstein2(task.a, task.b, task.cost / scale, m=share)
+    assert_allclose(plan.value, expected, **near(task, 1e-7))
+    assert_allclose(plan.mass.sum(), share, rtol=1e-9)
+    sent, received = marginals(plan, task)
+    assert (sent <= task.a + 1e-12).all()
+    assert (received <= task.b + 1e-12).all()
+    assert_allclose(paid(plan, task), plan.value, **near(task))
+    assert plan.bounds[0] <= plan.value == plan.bounds[1]
+    assert_allclose(plan.gap, 0.0, **near(task))
+    assert_potentials_feasible(plan, task)
+
+
+def test_all_of_the_mass_is_exact_transport(task):
+    assert_allclose(solve(task, "partial", share=1).value, task.value, **near(task))
+
+
+def test_partial_value_grows_with_the_share(task):
+    values = [solve(task, "partial", share=share).value for share in (0.2, 0.5, 0.8, 1.0)]
+    assert (np.diff(values) >= -1e-9 * task.scale).all()
+
+
+def test_partial_transport_between_unequal_masses_moves_a_share_of_the_smaller():
+    task = problem("plane", "random", (9, 12))
+    plan = gm.transport.solve(task.cost, 3.0 * task.a, task.b, solver="partial", share=0.5)
+    expected = ot.partial.partial_wasserstein2(3.0 * task.a, task.b, task.cost, m=0.5)
+    assert_allclose(plan.value, expected, rtol=1e-7)
+
+
+def test_partial_leaves_the_outlier():
+    cost = cdist([[0.0], [1.0], [1000.0]], [[0.5], [1.5], [2.0]])
+    plan = gm.transport.solve(cost, solver="partial", share=2 / 3)
+    assert_allclose(plan.value, 1 / 3, rtol=1e-9)
+    assert set(plan.rows) == {0, 1}
+
+
+def by_pot_with_a_dummy(task, a, b, price):
+    """Mass may be created and destroyed at a price: POT with a point on each side that takes all."""
+    wider = np.pad(task.cost, ((0, 1), (0, 1)), constant_values=price)
+    wider[-1, -1] = 0.0
+    scale = wider.max()
+    total = a.sum() + b.sum()
+    masses = np.append(a, b.sum()) / total, np.append(b, a.sum()) / total
+    return scale * total * ot.emd2(*masses, wider / scale, numItermax=10**6)
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.3, 1.0])
+@pytest.mark.parametrize("more", [1.0, 1.7, 0.4])
+def test_unbalanced_transport_is_that_of_pot_with_a_dummy(task, factor, more):
+    price = factor * (task.cost.mean() or 1.0)
+    a = more * task.a
+    plan = gm.transport.solve(task.cost, a, task.b, solver="unbalanced", price=price)
+    assert_allclose(plan.value, by_pot_with_a_dummy(task, a, task.b, price), **near(task, 1e-7))
+    destroyed = a.sum() + task.b.sum() - 2 * plan.mass.sum()
+    assert_allclose(plan.value, paid(plan, task) + price * destroyed, **near(task))
+    assert_potentials_feasible(plan, task)
+    u, v = plan.potentials
+    assert_allclose(a @ u + task.b @ v, plan.value, **near(task))
+
+
+def test_a_high_price_is_exact_transport(task):
+    price = 2.0 * (task.cost.max() or 1.0)
+    assert_allclose(solve(task, "unbalanced", price=price).value, task.value, **near(task))
+    kl = solve(task, "unbalanced", price=1e6 * price, penalty="kl", epsilon=1e-3 * price)
+    assert kl.bounds[0] <= task.value + 1e-4 * price
+    assert_allclose(kl.value, task.value, **near(task, 1e-5))
+
+
+def test_unbalanced_and_partial_meet_at_the_price_of_the_last_unit():
+    task = problem("plane", "random", (20, 15))
+    tv = solve(task, "unbalanced", price=0.4)
+    moved = tv.mass.sum()
+    assert 0.1 < moved < 0.99
+    partial = solve(task, "partial", share=moved)
+    assert_allclose(partial.value + 0.4 * 2 * (1 - moved), tv.value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("price", [0.3, 1.0, 10.0])
+def test_kl_unbalanced_brackets_the_optimum_of_pot(price):
+    task = problem("plane", "random", (20, 15))
+    a = 1.5 * task.a
+    best = ot.unbalanced.mm_unbalanced(a, task.b, task.cost, price, div="kl", numItermax=20_000, stopThr=1e-14)
+    value = np.sum(best * task.cost) + price * (divergence(best.sum(1), a) + divergence(best.sum(0), task.b))
+    gaps = []
+    for epsilon in (0.1, 0.01, 0.001):
+        plan = gm.transport.solve(task.cost, a, task.b, solver="unbalanced", penalty="kl", price=price, epsilon=epsilon)
+        assert plan.bounds[0] <= value + 1e-6
+        sent, received = marginals(plan, task)
+        worth = paid(plan, task) + price * (divergence(sent, a) + divergence(received, task.b))
+        assert_allclose(plan.value, worth, rtol=1e-9)  # feasible, so it is an upper bound
+        assert_potentials_feasible(plan, task)
+        gaps.append(plan.gap)
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 0.01 * value
+    assert_allclose(plan.value, value, rtol=2e-3)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0, 0.1, 0.01])
+def test_entropic_bounds_hold_the_exact_value(task, epsilon):
+    scale = task.cost.max() or 1.0
+    plan = solve(task, "entropic", epsilon=None if epsilon is None else epsilon * scale)
+    rounding = 1e-9 * task.scale
+    assert plan.bounds[0] - rounding <= task.value <= plan.bounds[1] + rounding
+    assert plan.value == plan.bounds[1]
+    sent, received = marginals(plan, task)
+    assert_allclose(sent, task.a, atol=1e-12)
+    assert_allclose(received, task.b, atol=1e-12)
+    assert_allclose(paid(plan, task), plan.value, **near(task))
+    assert_potentials_feasible(plan, task)
+
+
+def test_entropic_value_tends_to_the_exact_one(task):
+    scale = task.cost.max() or 1.0
+    plans = [solve(task, "entropic", epsilon=share * scale) for share in (1.0, 0.1, 0.001)]
+    assert plans[0].gap >= plans[1].gap - 1e-9 * task.scale
+    assert plans[2].gap <= 0.005 * scale
+    assert_allclose(plans[2].value, task.value, atol=0.005 * scale)
+
+
+def test_entropic_plan_is_that_of_pot():
+    task = problem("plane", "random", (20, 15))
+    plan = solve(task, "entropic", epsilon=0.1, tol=1e-10)
+    matrix = np.zeros(task.cost.shape)
+    matrix[plan.rows, plan.cols] = plan.mass
+    expected = ot.sinkhorn(task.a, task.b, task.cost, 0.1, method="sinkhorn_log", stopThr=1e-12, numItermax=10_000)
+    assert_allclose(matrix, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_entropic_knows_no_units(scale):
+    task = problem("plane", "random", (20, 15))
+    plain, scaled = (gm.transport.solve(s * task.cost, task.a, task.b, solver="entropic") for s in (1.0, scale))
+    assert_allclose(scaled.value, scale * plain.value, rtol=1e-6)
+
+
+def test_iteration_limit_is_said_and_the_bounds_still_hold():
+    task = problem("plane", "random", (20, 15))
+    plan = solve(task, "entropic", epsilon=1e-3, max_iter=2)
+    assert plan.status is Status.ITERATION_LIMIT
+    assert plan.bounds[0] <= task.value <= plan.bounds[1]
+
+
+def test_tiny_epsilon_overflows_nothing():
+    task = problem("plane", "random", (20, 15))
+    plan = solve(task, "entropic", epsilon=1e-7, max_iter=300)
+    assert np.isfinite(plan.value)
+    assert plan.bounds[0] <= task.value <= plan.bounds[1]
+
+
+def test_exact_bounds_meet(task):
+    plan = solve(task, "exact")
+    assert plan.solver == "exact"
+    assert plan.bounds[1] == plan.value
+    assert_allclose(plan.bounds[0], task.value, **near(task))
+
+
+def test_auto_is_exact_where_that_is_affordable_and_entropic_beyond():
+    task = problem("plane", "random", (20, 15))
+    assert solve(task, "auto").solver == "exact"
+    beyond = solve(task, "auto", seconds=1e-9)
+    assert beyond.solver == "entropic"
+    assert beyond.bounds[0] <= task.value <= beyond.bounds[1]
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [("partial", {"share": 0.6}), ("unbalanced", {"price": 0.5}), ("entropic", {"epsilon": 0.05, "tol": 1e-9})],
+)
+def test_swapping_the_sides_changes_nothing(solver, options):
+    task = problem("plane", "random", (20, 15))
+    there = solve(task, solver, **options)
+    back = gm.transport.solve(task.cost.T, task.b, task.a, solver=solver, **options)
+    assert_allclose(there.value, back.value, rtol=1e-6)
+
+
+REFUSED = {
+    "unknown solver": ({"solver": "guess"}, ValueError, r"solver is 'guess': expected one of \['exact', 'partial'"),
+    "no solver": ({"solver": None}, ValueError, "solver is None"),
+    "unknown option": ({"solver": "partial", "epsilon": 1.0}, TypeError, r"no option 'epsilon': it has \['share'"),
+    "option of none": ({"share": 0.5}, TypeError, "solver 'exact' has no option 'share'"),
+    "share of 0": ({"solver": "partial", "share": 0.0}, ValueError, "share of solver 'partial' is 0.0"),
+    "share above 1": ({"solver": "partial", "share": 1.1}, ValueError, "share of solver 'partial' is 1.1"),
+    "share of words": ({"solver": "partial", "share": "all"}, ValueError, "share of solver 'partial' is 'all'"),
+    "no price": ({"solver": "unbalanced"}, ValueError, "needs a price"),
+    "negative price": ({"solver": "unbalanced", "price": -1.0}, ValueError, "price of solver 'unbalanced' is -1.0"),
+    "infinite price": ({"solver": "unbalanced", "price": np.inf}, ValueError, "price of solver 'unbalanced' is inf"),
+    "penalty": ({"solver": "unbalanced", "price": 1.0, "penalty": "l2"}, ValueError, "'l2': expected 'tv' or 'kl'"),
+    "epsilon of 0": ({"solver": "entropic", "epsilon": 0}, ValueError, "epsilon of solver 'entropic' is 0"),
+    "epsilon NaN": ({"solver": "entropic", "epsilon": np.nan}, ValueError, "epsilon of solver 'entropic' is nan"),
+    "half an iteration": ({"solver": "entropic", "max_iter": 0.5}, ValueError, "a whole number"),
+    "debiased costs": ({"solver": "entropic", "debiased": True}, ValueError, "within each side"),
+    "points needed": ({"solver": "coarse"}, ValueError, "works on points, not on costs"),
+    "start": ({"solver": "partial", "start": gm.transport.solve(np.ones((2, 3))).basis}, ValueError, "start is for"),
+    "object and options": ({"solver": gm.transport.Partial(0.5), "share": 0.2}, TypeError, r"options \['share'\]"),
+    "negative costs": ({"solver": "partial", "cost": -np.ones((2, 3))}, ValueError, r"cost is -1.0 at \(0, 0\)"),
+    "entropic out of balance": ({"solver": "entropic", "a": np.ones(2)}, ValueError, "do not balance"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_options_are_refused_and_the_culprit_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        gm.transport.solve(**{"cost": np.ones((2, 3)), **arguments})
+
+
+def test_a_solver_object_is_as_good_as_its_name():
+    task = problem("plane", "random", (9, 12))
+    by_object = solve(task, gm.transport.Partial(share=0.4))
+    assert by_object.value == solve(task, "partial", share=0.4).value
+    assert by_object.solver == "partial"
