@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from .cluster import workers
 from .distributions import Distributions, as_distributions
-from .kept_distances import Found, KeptDistances, fill_gaps, joined
+from .kept_distances import Found, KeptDistances, fill_gaps, telling
 from .metric import GroundMetric
 from .parallel import Threads, in_rounds
 from .transport import Auto, Details, Exact, Status
@@ -55,8 +55,7 @@ def pairwise_distances(
         "cosine", …)
     solver : {"exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto"}, or an
         object from `groundmetric.transport`
-    n_jobs : threads; None means one, -1 one per core. The result is the same for any number, and on a cluster: inside
-        ``joblib.parallel_config(backend="dask")``, say, unless `n_jobs` is 1.
+    n_jobs : threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
     max_pivots : limit per pair; a warning says if it was reached
     verbose : 1 shows a progress bar where there is a terminal, and says what was used and what error is possible
     return_details : return what is known of every pair, too
@@ -86,7 +85,7 @@ def pairwise_distances(
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
         chosen, reason = chosen.pick(sizes[rows], sizes[cols + shift], on_points=is_euclidean(ground))
     _check_solver(chosen, ground)
-    kept = None if keep is None else _check_keep(keep, chosen).of(ground, *cohorts)
+    kept = None if keep is None else KeptDistances(keep, chosen).of(ground, *cohorts)
     with workers(n_jobs) as threads:
 
         def compute(first: np.ndarray, second: np.ndarray, found: Found) -> Details:
@@ -96,9 +95,8 @@ def pairwise_distances(
     _warn_of_all(details)
     if verbose:
         tqdm.write(f"distances: {details}", file=sys.stderr)
-    shape = (len(A), len(cohorts[-1]))
     values, lower, upper = (
-        _as_matrix(entries, rows, cols, shape, symmetric=B is None)
+        _as_matrix(entries, rows, cols, (len(A), len(cohorts[-1])), symmetric=B is None)
         for entries in (details.values, details.lower, details.upper)
     )
     return (values, replace(details, values=values, lower=lower, upper=upper)) if return_details else values
@@ -204,14 +202,6 @@ def _check_solver(solver: Solver, ground: Any) -> None:
         )
 
 
-def _check_keep(keep: str | os.PathLike, solver: Solver) -> KeptDistances:
-    if not isinstance(solver, Exact):
-        raise ValueError(
-            f"keep is given, but solver is {solver.name!r}: only exact distances are kept; leave `keep` out"
-        )
-    return KeptDistances(keep)
-
-
 def _warn_of_all(details: Details) -> None:
     for status in (Status.PIVOT_LIMIT, Status.ITERATION_LIMIT, Status.IMPRECISE):
         _warn_of(status, details.statuses[status])
@@ -275,14 +265,11 @@ def _solve_all(
         if isinstance(solver, Exact) and all(np.all(cohort.sizes == 1) for cohort in cohorts):
             return _between_single_points(solver, reason, cohorts, first, second, metric)
         clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
-        if found is None:
-            return compare_all(solver, reason, clouds, distances, first, second, threads, bar.update)
-        parts = []
-        for some in rounds:
-            part = compare_all(solver, reason, clouds, distances, first[some], second[some], threads, bar.update)
-            found(some, part.values, np.full(some.size, part.statuses[Status.OPTIMAL] == some.size))
-            parts.append(part)
-        return joined(parts)
+
+        def some(chosen: np.ndarray) -> Details:
+            return compare_all(solver, reason, clouds, distances, first[chosen], second[chosen], threads, bar.update)
+
+        return some(np.arange(first.size)) if found is None else telling(some, rounds, found)
 
 
 def _between_single_points(

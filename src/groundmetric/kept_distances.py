@@ -20,7 +20,8 @@ import numpy as np
 
 from .distributions import Distributions
 from .fingerprints import digest, of_each_distribution, of_metric
-from .transport import Details, Status
+from .transport import Details, Exact, Status
+from .transport.solver import Solver
 
 try:
     import fcntl
@@ -42,9 +43,14 @@ class KeptDistances:
     Parameters
     ----------
     path : file; made if there is none
+    solver : which must be exact, where given
     """
 
-    def __init__(self, path: str | os.PathLike) -> None:
+    def __init__(self, path: str | os.PathLike, solver: Solver | None = None) -> None:
+        if solver is not None and not isinstance(solver, Exact):
+            raise ValueError(
+                f"keep is given, but solver is {solver.name!r}: only exact distances are kept; leave `keep` out"
+            )
         self.path = Path(path)
         if self.path.is_dir():
             raise ValueError(f"keep is the folder {str(self.path)!r}: expected the name of a file")
@@ -151,8 +157,13 @@ def fill_gaps(kept: CohortDistances | None, first: np.ndarray, second: np.ndarra
     return Details(details.solver, details.reason, values, lower, upper, statuses)
 
 
-def joined(parts: list[Details]) -> Details:
-    """Details of several rounds as one."""
+def telling(compute: Callable[[np.ndarray], Details], rounds: list[np.ndarray], found: Callable) -> Details:
+    """All pairs, round after round, telling of each; a round with a value that is not proved is not kept."""
+    parts = []
+    for some in rounds:
+        part = compute(some)
+        found(some, part.values, np.full(some.size, part.statuses[Status.OPTIMAL] == some.size))
+        parts.append(part)
     values, lower, upper = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "lower", "upper")
     )

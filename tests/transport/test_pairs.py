@@ -5,7 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import wasserstein_distance
 
+import groundmetric as gm
 from groundmetric.parallel import Threads
+from groundmetric.transport import pairs as module
 from groundmetric.transport.masses import Masses
 from groundmetric.transport.pairs import LineTransport, PairTransport
 
@@ -118,3 +120,18 @@ def test_pivot_limit_is_noted_and_the_value_bounds_from_above():
     values = stopped.solve(everything(stopped))
     assert not stopped.answers.optimal.any()
     assert (values > one_by_one(D)).all()
+
+
+def test_large_pairs_need_no_matrix_and_have_the_same_values(monkeypatch):
+    random = np.random.RandomState(0)
+    D = gm.Distributions(random.normal(size=(130, 3)), np.repeat([0, 1, 2], [50, 40, 40]), weights=random.rand(130))
+    usual = gm.pairwise_distances(D)
+    monkeypatch.setattr(module, "_LARGE", 45 * 40)  # the pairs with the first distribution
+    monkeypatch.setattr(module.PairTransport, "_solve_usual", lambda self, which: _count_small(self, which, usual))
+    np.testing.assert_allclose(gm.pairwise_distances(D), usual, rtol=1e-12)
+
+
+def _count_small(transport, which, usual):
+    assert which.tolist() == ([2] if which.size else [])
+    for pair in which:
+        transport.answers.value[pair] = usual[transport.first[pair], transport.second[pair]]

@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
     command.add_argument("--strength", metavar="X", type=number, default=0.1, help="of the penalty (%(default)s)")
     command.add_argument("--epochs", metavar="N", type=count, default=50, help="of learning, at most (%(default)s)")
     command.add_argument("--checkpoint", metavar="FILE",
-                         help="keep the state of learning here every minute, and go on from it if there is one")  # fmt: skip
+                         help="keep the state of learning here, and go on from it if there is one")  # fmt: skip
     add_seed(command, "of the draw and the learner")
     add_jobs(command)
     add_force(command)

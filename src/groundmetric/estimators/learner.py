@@ -71,8 +71,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     n_restarts : int
         Runs from different starts and triplets, of which the one with the lowest loss is kept.
     n_jobs : int or None
-        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster: inside
-        ``joblib.parallel_config(backend="dask")``, say, unless `n_jobs` is 1.
+        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster
+        (``joblib.parallel_config(backend="dask")``).
     memory : float
         Megabytes that may be spent on remembering where each pair's last solve ended.
     max_pivots : int or None
@@ -100,10 +100,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     verbose : int
         1 shows a progress bar where there is a terminal.
     checkpoint : path or None
-        File for the state of learning. If it holds one of the same data, labels and parameters, learning goes on from
-        there, to the result that it would have had; the one before is kept as ``<checkpoint>.before``.
+        File for the state of learning, from which the same fit goes on after an accident, to the same result.
     checkpoint_every : float
-        Seconds between two states, at least; they are written after a step, and at the end.
+        Seconds between two states at least.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ def nearest_candidates(
     lower[rows, cols] = lower[cols, rows] = finder.lower(rows, cols)
     distances = np.full((n, n), np.inf)
     for wanted in _by_place(known, held_out, n):
-        exact = nearest(np.where(wanted, lower, np.inf), min(n_neighbors, n), finder.solve)
+        exact = nearest(np.where(wanted, lower, np.inf), min(n_neighbors, n), finder.solve, finder.sharpen)
         np.minimum(distances, exact, out=distances)
     return distances
 

@@ -135,7 +135,9 @@ class Elsewhere:
         if not solved.size or (warm.any() and not warm.all()):
             return
         kind = SENT if warm.all() else COLD
-        self._rate[kind] = 0.5 * (self._rate[kind] + answer.seconds / float(self._work[solved].sum()))
+        measured = answer.seconds / float(self._work[solved].sum())
+        # A worker's first answer may hold the time to compile.
+        self._rate[kind] = 0.5 * (self._rate[kind] + min(measured, 4.0 * self._rate[kind]))
 
     def _deal(self, which: np.ndarray, warm: np.ndarray) -> Iterator[tuple[str | None, np.ndarray]]:
         """Who solves what: batches of pairs, each with a worker or for anyone."""

@@ -12,12 +12,16 @@ from ..point_distances import Cost
 from . import pair_kernels as kernels
 from .basis_messages import PackedBases, pack_bases, unpack_bases
 from .elsewhere import Elsewhere
+from .large import solve_points
 from .masses import Masses, integer_masses
+from .plan import Status
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
 _BATCH = 2e6
 _LINE_BATCH = 1e6
+# Pairs with more entries than this (200 MB of costs) are solved without a matrix of them, where only values are wanted.
+_LARGE = 25e6
 
 
 class PairTransport:
@@ -67,6 +71,7 @@ class PairTransport:
         self._means = np.zeros((n_distributions, n_components))
         self._travel_at_solve = np.full(n_pairs, np.inf)
         self._local = threading.local()
+        self._values_only = values_only
         self.elsewhere = self._far_side(values_only)
 
     def _far_side(self, values_only: bool) -> Elsewhere | None:
@@ -119,13 +124,30 @@ class PairTransport:
 
     def solve(self, which: np.ndarray) -> np.ndarray:
         """Exact values of these pairs."""
-        if not self._solve_elsewhere(which):
-            self._make_room(which)
-            self._threads.map(
-                self._solve_batch, [which[b] for b in in_batches(self._work[which], self._threads.n_jobs, _BATCH)]
-            )
+        large = (self._work[which] > _LARGE) & self._values_only
+        self._threads.map(self._solve_large, which[large])
+        self._solve_usual(which[~large])
         self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
         return self.answers.value[which]
+
+    def _solve_usual(self, which: np.ndarray) -> None:
+        if not which.size or self._solve_elsewhere(which):
+            return
+        self._make_room(which)
+        batches = in_batches(self._work[which], self._threads.n_jobs, _BATCH)
+        self._threads.map(self._solve_batch, [which[batch] for batch in batches])
+
+    def _solve_large(self, pair: int) -> None:
+        """One pair without a matrix of its costs."""
+        points, ends = self._points, [self.first[pair], self.second[pair]]
+        (x, a), (y, b) = (
+            (points.z[low:high], points.shares[low:high])
+            for low, high in ((points.bounds[d], points.bounds[d + 1]) for d in ends)
+        )
+        limit = None if self._max_pivots < 0 else self._max_pivots
+        plan = solve_points(x, y, a, b, cost=self._cost, max_pivots=limit)
+        self.answers.value[pair], self.answers.pivots[pair] = plan.value, plan.pivots
+        self.answers.optimal[pair] = plan.status is Status.OPTIMAL
 
     def _solve_elsewhere(self, which: np.ndarray) -> bool:
         """Solve on other machines, if there are any and it is worth the way."""
