@@ -57,7 +57,8 @@ def pairwise_distances(
         object from `groundmetric.transport`
     n_jobs : threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
     max_pivots : limit per pair; a warning says if it was reached
-    verbose : 1 shows a progress bar where there is a terminal, and says what was used and what error is possible
+    verbose : 1 shows a progress bar where there is a terminal, and says which variant was used and
+        what error is possible
     return_details : return what is known of every pair, too
     keep : file where exact distances are kept pair by pair, as they are found. Pairs that are there already, of the
         same points, masses and metric, are not computed again.
@@ -93,7 +94,7 @@ def pairwise_distances(
 
         details = fill_gaps(kept, rows, cols + shift, compute)
     _warn_of_all(details)
-    if verbose:
+    if verbose and (reason or not isinstance(chosen, Exact)):
         tqdm.write(f"distances: {details}", file=sys.stderr)
     values, lower, upper = (
         _as_matrix(entries, rows, cols, (len(A), len(cohorts[-1])), symmetric=B is None)
