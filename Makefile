@@ -18,7 +18,7 @@ demo: .venv/.single-cell
 test: .venv/.test
 	command -v chromedriver > /dev/null || \
 	  (timeout 600 sh -c "apt-get update -qq && apt-get install -y -qq chromium chromium-driver" > /dev/null 2>&1) || true
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Without torch, `make test` skips these; torch is large.
 test-neural: .venv/.test
