@@ -20,7 +20,8 @@ from .plan import Status
 # points on a line.
 _BATCH = 2e6
 _LINE_BATCH = 1e6
-# Pairs with more entries than this (200 MB of costs) are solved without a matrix of them, where only values are wanted.
+# Pairs with more entries than this (200 MB of costs) are solved without a matrix of them, where only values are wanted
+# and no cluster is there to share them.
 _LARGE = 25e6
 
 
@@ -124,7 +125,7 @@ class PairTransport:
 
     def solve(self, which: np.ndarray) -> np.ndarray:
         """Exact values of these pairs."""
-        large = (self._work[which] > _LARGE) & self._values_only
+        large = (self._work[which] > _LARGE) & (self._values_only and self.elsewhere is None)
         self._threads.map(self._solve_large, which[large])
         self._solve_usual(which[~large])
         self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
