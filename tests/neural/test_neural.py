@@ -155,7 +155,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ", ".join(options))
 def test_every_option_learns_and_the_same_seed_gives_the_same_bits(options):
     one, again = (learner(**options).fit(D, y) for _ in range(2))
     assert one.history_["loss"][-1] < one.history_["loss"][0]
