@@ -15,6 +15,7 @@ from .diagonal_metric import DiagonalMetric
 from .mapped_metric import MappedMetric
 from .metric import BlendedMetric, EuclideanMetric, GroundMetric
 from .point_distances import Cost
+from .safe_files import write_whole
 
 _FORMAT = "groundmetric.GroundMetric"
 _VERSION = 2  # 2: costs, diagonal and mapped metrics
@@ -36,13 +37,7 @@ def write_parts(description: dict[str, Any], arrays: dict[str, np.ndarray], path
     np.savez_compressed(payload, description=text, **arrays)  # type: ignore[arg-type]
     content = payload.getvalue()
     header = {"format": _FORMAT, "version": _VERSION, "sha256": hashlib.sha256(content).hexdigest()}
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_bytes(json.dumps(header).encode() + b"\n" + content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(Path(path), [json.dumps(header).encode() + b"\n", content])
 
 
 def read_parts(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -34,7 +34,7 @@ def write_arrays(
     np.savez(payload, description=text, **arrays)  # type: ignore[arg-type]
     content = payload.getbuffer()
     header = {"format": kind, "version": version, "sha256": _checksum(kind, version, content)}
-    replace(path, [json.dumps(header).encode() + b"\n", content], keep=keep)
+    write_whole(path, [json.dumps(header).encode() + b"\n", content], keep=keep)
 
 
 def read_arrays(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -64,7 +64,7 @@ def _checksum(kind: str, version: int, content: bytes | memoryview) -> str:
     return state.hexdigest()
 
 
-def replace(path: Path, parts: list, *, keep: Path | None = None) -> None:
+def write_whole(path: Path, parts: list, *, keep: Path | None = None) -> None:
     """Write the parts beside `path`, to the disk, then rename; the old file may be kept under another name."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -13,7 +13,7 @@ import numpy as np
 from .. import __version__, datasets
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
-from ..report.figures import write_whole
+from ..safe_files import write_whole
 from .cohort import COHORT, report_on_cohort
 from .pictures import write_study
 from .studies import Log, examine, facts, size, warm_up
@@ -73,7 +73,7 @@ def run(
         folder, folder / PAGE, seed=seed, parameters=cohort, max_epochs=max_epochs, refits=refits,
         permutations=permutations, parts=parts, n_jobs=n_jobs, verbose=verbose, log=log,
     )  # fmt: skip
-    write_whole(folder / "results.json", json.dumps(findings, indent=2).encode())
+    write_whole(folder / "results.json", [json.dumps(findings, indent=2).encode()])
     return findings
 
 

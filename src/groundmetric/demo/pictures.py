@@ -13,8 +13,9 @@ from matplotlib.axes import Axes
 
 from .. import pl
 from ..report import Part
-from ..report.figures import plain_name, render, write_whole
+from ..report.figures import plain_name, render
 from ..report.markup import Markup, join, tag
+from ..safe_files import write_whole
 from .studies import N_NEIGHBORS, Study, facts, size
 
 
@@ -81,7 +82,7 @@ def write_study(folder: Path, study: Study) -> tuple[list[str], Part]:
         name = f"{stem}_{picture.name}"
         for suffix, content in (rendered := render(picture.draw, name)).items():
             files.append(f"{name}.{suffix}")
-            write_whole(folder / files[-1], content)
+            write_whole(folder / files[-1], [content])
         svg = _inline(rendered["svg"].decode(), name, picture.alt)
         figures.append(tag("figure", svg, tag("figcaption", picture.caption)))
     train, test = len(found["train"]), len(found["test"])

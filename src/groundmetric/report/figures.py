@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .. import pl
+from ..safe_files import write_whole
 from .content import Content
 from .run import Run
 
@@ -58,7 +57,7 @@ def save_figures(figures: Mapping[str, Draw], folder: Path, stem: str = "") -> l
         name = plain_name(f"{stem} {title}")
         for suffix, content in render(draw, name).items():
             files.append(f"{name}.{suffix}")
-            write_whole(folder / files[-1], content)
+            write_whole(folder / files[-1], [content])
     return files
 
 
@@ -84,10 +83,3 @@ def render(draw: Draw, name: str) -> dict[str, bytes]:
             svg, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
         )
     return {"png": png.getvalue(), "svg": svg.getvalue()}
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place, then put it there in one step, so that a half-written one is never seen."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
-        (Path(beside) / path.name).write_bytes(content)
-        os.replace(Path(beside) / path.name, path)

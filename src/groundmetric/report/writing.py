@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ..safe_files import write_whole
 from . import summary
 from .cautions import cautions_of, cautions_of_training
 from .collecting import axis_list, cell_map, facts_of, gene_table, label_counts, sample_map, type_table
 from .computing import Log, evaluate, has_values, refit, relevance
 from .content import Content, Evaluation, Part, Table
-from .figures import figures_of, save_figures, write_whole
+from .figures import figures_of, save_figures
 from .page import page
 from .processes import processes_of_axes
 from .reading import directions, type_relevance
@@ -80,7 +81,7 @@ def save(content: Content, path: Path) -> dict[str, Any]:
         raise ValueError(f"output {str(path)!r} is a folder: give a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = page(content).encode()
-    write_whole(path, text)
+    write_whole(path, [text])
     return {
         "report": str(path),
         "bytes": len(text),
