@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from .. import __version__
+from ..safe_files import write_whole
 from .running import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result
 
 # Parameters that change how long it takes, but not what comes out.
@@ -73,13 +74,7 @@ class Kept:
 
     def put(self, key: str, result: Result, time_limit: float | None, memory_limit: float | None) -> None:
         content = {"result": result.to_dict(), "time_limit": time_limit, "memory_limit": memory_limit}
-        path = self.folder / f"{key}.json"
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            temporary.write_text(json.dumps(content))
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(self.folder / f"{key}.json", [json.dumps(content).encode()])
 
 
 def _no_more(limit: float | None, before: float | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from tqdm import tqdm
 
 from .. import __version__
 from ..evaluation.running import heard
+from ..safe_files import write_whole
 
 Task = tuple[Callable[..., Any], tuple]
 
@@ -53,12 +53,7 @@ def read(path: Path) -> Any:
 
 def write(path: Path, content: Any) -> None:
     """Beside its place first, then there in one step."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(json.dumps(content))
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, [json.dumps(content).encode()])
 
 
 def without_nan(value: Any) -> Any:
