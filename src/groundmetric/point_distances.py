@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
 # Up to here the plain loop is as fast as a matrix product, and exact.
 _FEW_FEATURES = 16
@@ -59,6 +58,8 @@ class Cost(enum.IntEnum):
 
 def _manhattan(x: Any, y: Any) -> np.ndarray:
     if sparse.issparse(x) or sparse.issparse(y):
+        from sklearn.metrics.pairwise import manhattan_distances  # 10 MB that learning does without
+
         return manhattan_distances(sparse.csr_matrix(x), sparse.csr_matrix(y))
     return cdist(x, y, "cityblock")
 
@@ -75,6 +76,8 @@ def euclidean(x: Any, y: Any) -> np.ndarray:
     if not sparse.issparse(x) and not sparse.issparse(y) and x.shape[1] <= _FEW_FEATURES:
         return cdist(x, y)
     x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
+    from sklearn.metrics.pairwise import euclidean_distances  # see above
+
     squared = euclidean_distances(x, y, squared=True)
     close = squared <= _CANCELLED * (_square_norms(x)[:, None] + _square_norms(y))
     rows, cols = np.nonzero(close)

@@ -7,6 +7,9 @@ from scipy import sparse
 
 from ..distributions import Distributions
 
+# Entries of the points that are copied at a time: 2 MB.
+_BLOCK = 2**18
+
 
 def feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of every feature over all points, in float64, without a copy of the points."""
@@ -19,8 +22,9 @@ def feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
     origin = points[0].astype(np.float64)
     total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
-    for low in range(0, points.shape[0], 4096):
-        deviation = points[low : low + 4096] - origin
+    rows = max(1, _BLOCK // points.shape[1])
+    for low in range(0, points.shape[0], rows):
+        deviation = points[low : low + rows] - origin
         total += deviation.sum(axis=0)
         squares += np.einsum("pf,pf->f", deviation, deviation)
     shift = total / points.shape[0]

@@ -83,10 +83,13 @@ class LinearEmbedding:
         return components @ self._centre
 
     def _product(self, points: Any, components: np.ndarray) -> np.ndarray:
-        return np.asarray(points @ components.T, dtype=np.float64)
+        if sparse.issparse(points):
+            return points @ components.T
+        # A wide product from the left is faster than a narrow one from the right, by half.
+        return np.ascontiguousarray((components @ points.T).T)
 
     def _gradient(self, points: Any, pull: np.ndarray) -> np.ndarray:
-        return (points.T @ pull).T
+        return (points.T @ pull).T if sparse.issparse(points) else pull.T @ points
 
     def _blocks(self, distributions: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
         """Distributions with their rows: a large one by itself, as a slice without a copy, small ones together."""

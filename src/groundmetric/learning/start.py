@@ -5,6 +5,9 @@ The problem is not convex. From a random W alone, learning often ends at chance 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
@@ -19,6 +22,8 @@ _ENTRY = 1.0 / 16.0
 _REST = 0.1
 # Points that the covariance is estimated from at most; more do not change the start visibly, but cost passes over them.
 _MOST_POINTS = 4000
+# Entries of those that are copied at a time: 1 MB.
+_BLOCK = 2**17
 
 
 def discriminating_start(
@@ -110,14 +115,35 @@ def _shrunk_covariance(
     if rows.size > _MOST_POINTS:
         rows = np.sort(random.choice(rows, _MOST_POINTS, replace=False))
     owner = np.searchsorted(D.bounds, rows, side="right") - 1
-    points = D.points[rows].astype(np.float64)
-    points = points.multiply(1.0 / scale).tocsr() if sparse.issparse(points) else points / scale
     members = sparse.csr_matrix(design)[owner]
+    blocks = _row_blocks(D.points, rows)
 
     def product(x: np.ndarray) -> np.ndarray:
         x = x.ravel()
-        centred = points @ x - members @ (effects @ x)
-        spread = points.T @ centred - effects.T @ (members.T @ centred)
+        expected, weights = members @ (effects @ x), x / scale
+        spread, centred = np.zeros(scale.size), np.empty(rows.size)
+        for here, points in blocks():
+            centred[here] = points @ weights - expected[here]
+            spread += points.T @ centred[here]
+        spread = spread / scale - effects.T @ (members.T @ centred)
         return 0.5 * (spread / rows.size + x)
 
     return LinearOperator((scale.size, scale.size), matvec=product, dtype=np.float64)
+
+
+def _row_blocks(points: Any, rows: np.ndarray) -> Callable[[], Iterator[tuple[slice, Any]]]:
+    """Some rows of the points, again and again: a few at a time, so that memory holds no copy of them all.
+
+    Of sparse points a copy is small, and to choose rows takes longer than to use them: they are copied once.
+    """
+    if sparse.issparse(points):
+        chosen = points[rows].astype(np.float64, copy=False)
+        return lambda: iter([(slice(0, rows.size), chosen)])
+    size = max(1, _BLOCK // points.shape[1])
+
+    def blocks() -> Iterator[tuple[slice, Any]]:
+        for low in range(0, rows.size, size):
+            here = slice(low, min(low + size, rows.size))
+            yield here, points[rows[here]].astype(np.float64, copy=False)
+
+    return blocks

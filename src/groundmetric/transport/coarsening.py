@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.decomposition import TruncatedSVD
 
 from ..distributions import Distributions
 from ..metric import GroundMetric
@@ -102,5 +101,7 @@ def _standardised(points: Any) -> np.ndarray:
     else:
         scaled = (points - mean) * factor
     if points.shape[1] > _MOST_AXES:
+        from sklearn.decomposition import TruncatedSVD  # 10 MB that others do without
+
         return TruncatedSVD(_MOST_AXES, random_state=0).fit_transform(scaled)
     return np.asarray(scaled.toarray() if sparse.issparse(scaled) else scaled, dtype=np.float64)

@@ -31,14 +31,21 @@ def fill_costs(x, y, cost, out):
 def fill_distances(x, y_columns, squared, out):
     """Euclidean distances between the rows of x (n, k) and the columns of y_columns (k, m), into out (n, m).
 
-    One coordinate at a time over a whole row: the row stays in the cache and every loop vectorises.
+    A few coordinates at a time over a whole row: the row stays in the cache and every loop vectorises. They are added
+    in order, as `step_cost` does.
     """
+    k = x.shape[1]
     for i in range(x.shape[0]):
         row = out[i]
         for j in range(row.size):
             step = x[i, 0] - y_columns[0, j]
             row[j] = step * step
-        for c in range(1, x.shape[1]):
+        for c in range(1, k - 3, 4):
+            for j in range(row.size):
+                s, t = x[i, c] - y_columns[c, j], x[i, c + 1] - y_columns[c + 1, j]
+                u, v = x[i, c + 2] - y_columns[c + 2, j], x[i, c + 3] - y_columns[c + 3, j]
+                row[j] = (((row[j] + s * s) + t * t) + u * u) + v * v
+        for c in range(k - (k - 1) % 4, k):
             for j in range(row.size):
                 step = x[i, c] - y_columns[c, j]
                 row[j] += step * step

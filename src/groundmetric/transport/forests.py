@@ -37,7 +37,7 @@ def _greedy_forest(cost, a, b, parent):
     for i in range(n):
         left = a[i]
         while True:
-            _, j = cheapest(cost[i], closed)
+            _, j = cheapest(cost, i, closed, 0)
             total += min(left, room[j]) * cost[i, j]
             if left < room[j]:
                 room[j] -= left

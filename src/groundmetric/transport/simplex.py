@@ -18,8 +18,8 @@ When only the costs change, an optimal tree of before is still feasible: start f
 import numba
 import numpy as np
 
-from .scan import cheapest
-from .tree import join_of, plant, push, rehang
+from .scan import borrowed, cheapest
+from .tree import find_cycle, lent, plant, push, rehang, resize
 
 # Rounding in a reduced cost c - u - v is a few units in the last place of its largest term; what is below this share of
 # them is noise, not an improvement.
@@ -48,28 +48,25 @@ def _price(tree, cost, potential):
     return moved
 
 
-@numba.njit(nogil=True, cache=True)
-def _leaving(tree, n, source, sink, meet):
-    """The arc that blocks flow around the cycle, named by its lower node, and how much flow it lets pass.
+@numba.njit(nogil=True, cache=True, inline="always")
+def _leaving(tree, steps_up, steps_down):
+    """The arc that blocks flow around the cycle, by its place on its side, and how much flow it lets pass.
 
-    Strict on the source's side, not strict on the sink's: the last blocking arc in the direction of the cycle, seen
-    from where the two sides meet. That is what keeps the tree strongly feasible.
+    Sources and sinks take turns on a path, so only every other arc loses flow: those of sources on the source's side,
+    of sinks on the sink's. Strict on the source's side, not strict on the sink's: the last blocking arc in the
+    direction of the cycle, seen from where the two sides meet. That is what keeps the tree strongly feasible.
     """
-    passing, leave, below_source = _ENDLESS, -1, True
-    x = source
-    while x != meet:
-        if x < n and tree.flow[x] < passing:
-            passing, leave = tree.flow[x], x
-        x = tree.parent[x]
-    x = sink
-    while x != meet:
-        if x >= n and tree.flow[x] <= passing:
-            passing, leave, below_source = tree.flow[x], x, False
-        x = tree.parent[x]
-    return passing, leave, below_source
+    passing, place, below_source = _ENDLESS, -1, True
+    for k in range(0, steps_up, 2):
+        if tree.flow[tree.up[k]] < passing:
+            passing, place = tree.flow[tree.up[k]], k
+    for k in range(0, steps_down, 2):
+        if tree.flow[tree.down[k]] <= passing:
+            passing, place, below_source = tree.flow[tree.down[k]], k, False
+    return passing, place, below_source
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def _shift(tree, below, potential, shift):
     """Shift the potentials of a subtree; or, where that is less work, all others the other way."""
     x = below
@@ -87,22 +84,23 @@ def _shift(tree, below, potential, shift):
         x = tree.next[x]
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def pivot(tree, n, source, sink, potential, reduced):
     """Bring the arc source → sink, of negative reduced cost, into the tree."""
-    meet = join_of(tree, source, sink)
-    passing, leave, below_source = _leaving(tree, n, source, sink, meet)
+    steps_up, steps_down = find_cycle(tree, source, sink)
+    passing, place, below_source = _leaving(tree, steps_up, steps_down)
     if passing > 0:
-        push(tree, n, source, sink, meet, passing)
+        push(tree, steps_up, steps_down, passing)
+    resize(tree, below_source, place, steps_up, steps_down)
     if below_source:
-        rehang(tree, source, sink, passing, leave, meet)
+        rehang(tree, source, sink, passing, tree.up[place])
         _shift(tree, source, potential, -reduced)
     else:
-        rehang(tree, sink, source, passing, leave, meet)
+        rehang(tree, sink, source, passing, tree.down[place])
         _shift(tree, sink, potential, reduced)
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def _reduced(price, potential, source, sink):
     """The reduced cost of an arc of this price; 0 where it is not below 0 by more than rounding."""
     reduced = price - potential[sink] + potential[source]
@@ -117,13 +115,14 @@ def _improve(tree, cost, potential, budget):
     The best arcs of some rows are collected; then they enter in the order of what they promised, if they still gain.
     Looking at many rows for each pivot would save pivots, but cost more than it saves.
     """
-    n, m = cost.shape
+    n = cost.shape[0]
+    tree, cost, potential = lent(tree), borrowed(cost), borrowed(potential)
     rows, cols, values = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64), np.empty(ROWS)
     pivots, clean, i = 0, 0, 0
     while clean < n and pivots < budget:
         count = 0
         for _ in range(ROWS):
-            _, j = cheapest(cost[i], potential[n : n + m])
+            _, j = cheapest(cost, i, potential, n)
             reduced = _reduced(cost[i, j], potential, i, n + j)
             if reduced < 0.0:
                 insert_arc(rows, cols, values, count, i, j, reduced)

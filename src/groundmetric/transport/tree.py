@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from .scan import borrowed
+
 
 class Tree(NamedTuple):
     """A rooted spanning tree with the flow on each node's arc to its parent.
@@ -22,6 +24,8 @@ class Tree(NamedTuple):
     next: np.ndarray  # -1 after the last node of all
     previous: np.ndarray
     last: np.ndarray
+    up: np.ndarray  # room for the two sides of a cycle, see `find_cycle`
+    down: np.ndarray
 
 
 @numba.njit(nogil=True, cache=True)
@@ -54,7 +58,8 @@ def plant(parent, flow, a, b):
     n, root = a.size, parent.size - 1
     size, last = np.ones(root + 1, np.int32), np.arange(root + 1).astype(np.int32)
     following, previous = np.full(root + 1, -1, np.int32), np.full(root + 1, -1, np.int32)
-    tree = Tree(parent, flow, size, following, previous, last)
+    up, down = np.empty(root + 1, np.int32), np.empty(root + 1, np.int32)
+    tree = Tree(parent, flow, size, following, previous, last, up, down)
     order = _thread(parent)
     if order.size <= root:
         return tree, False
@@ -74,39 +79,62 @@ def plant(parent, flow, a, b):
     return tree, feasible
 
 
-@numba.njit(nogil=True, cache=True)
-def join_of(tree, x, y):
-    """The lowest node above both x and y. The one with the smaller subtree cannot be above the other: move it up."""
+@numba.njit(nogil=True, cache=True, inline="always")
+def lent(tree):
+    """The same tree, references to its arrays not counted; see `borrowed`."""
+    return Tree(
+        borrowed(tree.parent),
+        borrowed(tree.flow),
+        borrowed(tree.size),
+        borrowed(tree.next),
+        borrowed(tree.previous),
+        borrowed(tree.last),
+        borrowed(tree.up),
+        borrowed(tree.down),
+    )
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def find_cycle(tree, source, sink):
+    """Lay down the cycle that an arc closes: nodes from source and sink up to, but without, the node above both.
+
+    The one with the smaller subtree cannot be above the other: it moves up. Later walks along the cycle read its nodes
+    from `up` and `down` side by side, which is faster than from parent to parent. Returns the numbers of nodes.
+    """
+    x, y = source, sink
+    steps_up, steps_down = 0, 0
     while x != y:
         if tree.size[x] < tree.size[y]:
+            tree.up[steps_up] = x
+            steps_up += 1
             x = tree.parent[x]
         else:
+            tree.down[steps_down] = y
+            steps_down += 1
             y = tree.parent[y]
-    return x
+    return steps_up, steps_down
 
 
-@numba.njit(nogil=True, cache=True)
-def push(tree, n, source, sink, meet, amount):
-    """Send `amount` from source to sink and back through the tree."""
-    x = source
-    while x != meet:
-        tree.flow[x] += -amount if x < n else amount
-        x = tree.parent[x]
-    x = sink
-    while x != meet:
-        tree.flow[x] += amount if x < n else -amount
-        x = tree.parent[x]
+@numba.njit(nogil=True, cache=True, inline="always")
+def push(tree, steps_up, steps_down, amount):
+    """Send `amount` around the cycle: on both sides, every other arc loses what those between gain."""
+    for k in range(steps_up):
+        tree.flow[tree.up[k]] += amount if k % 2 else -amount
+    for k in range(steps_down):
+        tree.flow[tree.down[k]] += amount if k % 2 else -amount
 
 
-@numba.njit(nogil=True, cache=True)
-def _resize(tree, x, meet, amount):
-    """Add to the subtree sizes from x up to, but without, `meet`."""
-    while x != meet:
-        tree.size[x] += amount
-        x = tree.parent[x]
+@numba.njit(nogil=True, cache=True, inline="always")
+def resize(tree, below_source, place, steps_up, steps_down):
+    """Subtree sizes along the cycle after the subtree at a place on one side has moved to the foot of the other."""
+    moved = tree.size[tree.up[place] if below_source else tree.down[place]]
+    for k in range(place + 1 if below_source else 0, steps_up):
+        tree.size[tree.up[k]] += -moved if below_source else moved
+    for k in range(0 if below_source else place + 1, steps_down):
+        tree.size[tree.down[k]] += moved if below_source else -moved
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def _new_end(tree, x, old, new):
     """Subtrees from x upwards that ended with the node `old` end with `new` from now on."""
     while x >= 0 and tree.last[x] == old:
@@ -114,7 +142,7 @@ def _new_end(tree, x, old, new):
         x = tree.parent[x]
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def _follow(tree, x, y):
     """Let y stand behind x in the list."""
     tree.next[x] = y
@@ -122,7 +150,7 @@ def _follow(tree, x, y):
         tree.previous[y] = x
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def _take_out(tree, x):
     """Take x's subtree out of the list; its piece then ends the list."""
     before, last = tree.previous[x], tree.last[x]
@@ -131,7 +159,7 @@ def _take_out(tree, x):
     tree.next[last] = -1
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def _turn(tree, x, parent, flow, leave):
     """Turn the path from x up to `leave` upside down, so that x becomes the top, below `parent`; returns the new end.
 
@@ -160,12 +188,9 @@ def _turn(tree, x, parent, flow, leave):
     return end
 
 
-@numba.njit(nogil=True, cache=True)
-def rehang(tree, x, parent, flow, leave, meet):
-    """Cut the tree above `leave` and hang the part below by its node x under `parent`."""
-    moved = tree.size[leave]
-    _resize(tree, tree.parent[leave], meet, -moved)
-    _resize(tree, parent, meet, moved)
+@numba.njit(nogil=True, cache=True, inline="always")
+def rehang(tree, x, parent, flow, leave):
+    """Cut the tree above `leave` and hang the part below by its node x under `parent`; sizes above are not changed."""
     _take_out(tree, leave)
     end = _turn(tree, x, parent, flow, leave)
     _follow(tree, end, tree.next[parent])
