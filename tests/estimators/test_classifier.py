@@ -111,6 +111,16 @@ def test_votes_are_equal_or_one_over_the_distance():
     assert (uniform.predict(query)[0], distance.predict(query)[0]) == ("b", "a")
 
 
+def test_balanced_votes_count_less_where_their_class_is_common():
+    train, labels, query = on_a_line(1.0, -2.0, 4.0, 50.0, 60.0), ["a", "b", "b", "b", "b"], on_a_line(0.0)
+    plain, balanced = (
+        classifier(metric="euclidean", weights="uniform", class_weight=kind).fit(train, labels)
+        for kind in (None, "balanced")
+    )
+    assert_allclose(plain.predict_proba(query), [[1 / 3, 2 / 3]])
+    assert_allclose(balanced.predict_proba(query), [[1 / 1.5, 0.5 / 1.5]])
+
+
 def test_training_distributions_are_their_own_nearest_and_keep_their_label():
     mislabelled = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2])
     fitted = classifier(n_neighbors=5, weights="distance").fit(D, mislabelled)
@@ -174,6 +184,7 @@ def test_before_fit_it_says_that_it_is_not_fitted(method):
         ({"n_neighbors": 0}, "n_neighbors is 0"),
         ({"n_neighbors": 2.5}, r"n_neighbors is 2\.5"),
         ({"weights": "heavy"}, "weights is 'heavy'"),
+        ({"class_weight": "fair"}, "class_weight is 'fair'"),
     ],
 )
 def test_impossible_parameters_are_named(options, message):

@@ -24,6 +24,7 @@ def learner(**options):
     return GroundMetricLearner(**{"max_epochs": 4, "random_state": 0, **options})
 
 
+@pytest.mark.filterwarnings("ignore:a penalty of strength")  # some of these labels are noise
 @parametrize_with_checks([GroundMetricLearner()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)

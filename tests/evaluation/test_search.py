@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric.evaluation.averaging import average_metric, of_unit_spread, reference_metric
 from groundmetric.evaluation.neighbourhoods import balanced_mean, neighbourhood_scores
+from groundmetric.evaluation.spaces import components_of, fit_in
 
 
 def neighbourhood_score(distances, codes, known):
@@ -19,9 +21,9 @@ def cohort(n_offsets=4, seed=0):
     return gm.datasets.make_modes(offsets=3.0 * np.arange(n_offsets), points_per_mode=8, random_state=seed)
 
 
-def quick_search(**options):
+def quick_search(max_epochs=5, **options):
     options = {"margins": [0.5, 1.0], "strengths": [0.1, 1.0], "validation": 2, "random_state": 0} | options
-    return gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=5), **options)
+    return gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=max_epochs), **options)
 
 
 @given(st.integers(0, 1000), st.floats(1e-3, 1e3))
@@ -82,7 +84,7 @@ def test_the_search_finds_a_metric_that_classifies():
     search = quick_search().fit(D, y)
     classifier = gm.TransportKNeighborsClassifier(3, metric=search.metric_).fit(D, y)
     assert classifier.score(fresh, truth) == 1.0
-    assert set(search.best_params_) == {"margin", "strength", "shrinkage", "reference"}
+    assert set(search.best_params_) == {"space", "margin", "strength", "shrinkage", "reference"}
     assert {row["epochs"] for row in search.scores_ if row["reference"] is None} == {
         1,
         2,
@@ -124,6 +126,8 @@ def test_a_share_is_held_out_once():
         ({"margins": []}, "margins is empty"),
         ({"strengths": [-1.0]}, "strengths is -1.0"),
         ({"shrinkages": [2.0]}, "shares from 0 to 1"),
+        ({"spaces": ["genes"]}, "spaces are"),
+        ({"spaces": []}, "spaces are"),
         ({"validation": 1}, "validation is 1"),
     ],
 )
@@ -137,3 +141,72 @@ def test_a_class_within_one_group_cannot_be_held_out():
     D, y = cohort()
     with pytest.raises(ValueError, match="nothing can be held out"):
         quick_search().fit(D, y, groups=np.asarray(y))
+
+
+def test_settings_whose_penalty_outweighs_the_labels_are_abandoned():
+    D, y = cohort()
+    search = quick_search(40, margins=[1.0], strengths=[0.1, 1000.0]).fit(D, y)
+    assert search.best_params_["strength"] == 0.1
+    lost = [row["score"] for row in search.scores_ if row["strength"] == 1000.0]
+    assert lost == [-np.inf] * len(lost)
+
+
+def test_where_every_penalty_outweighs_the_labels_the_metric_ignores_them():
+    D, y = cohort()
+    with pytest.warns(ConvergenceWarning, match="every strength from 1000 on outweighs the labels"):
+        search = quick_search(40, margins=[1.0], strengths=[1000.0, 2000.0]).fit(D, y)
+    assert search.best_params_ == {
+        "space": None,
+        "margin": None,
+        "strength": None,
+        "shrinkage": 1.0,
+        "reference": "standardised",
+    }
+    assert_allclose(search.metric_.distances(D.points), reference_metric(D, "standardised").distances(D.points))
+
+
+def test_a_rare_class_is_found_in_the_score():
+    known = np.array([0] * 9 + [1])
+    near_both = np.r_[np.full(9, 1.0), 1.0][None]
+    assert_allclose(neighbourhood_score(near_both, np.array([1]), known), np.log(0.01 + 0.99 * 0.5))
+
+
+def wide_cohort(n_features=60, seed=0):
+    """Ten samples whose labels are along the direction of largest variance, among many features."""
+    random = np.random.default_rng(seed)
+    y = np.arange(10) % 2
+    along = random.normal(size=n_features)
+    arrays = [
+        random.normal(size=(15, n_features)) + np.outer(random.normal(3.0 * label, 2.0, 15), along) for label in y
+    ]
+    return gm.Distributions.from_arrays(arrays), y
+
+
+def test_a_metric_from_components_is_one_of_the_features():
+    D, y = wide_cohort()
+    search = quick_search(spaces=["components"]).fit(D, y)
+    assert search.best_params_["space"] == "components"
+    assert search.metric_.components.shape[1] == 60
+    assert gm.TransportKNeighborsClassifier(3, metric=search.metric_).fit(D[:6], y[:6]).score(D[6:], y[6:]) == 1.0
+
+
+def test_both_spaces_are_tried_where_there_are_many_features():
+    D, y = wide_cohort()
+    assert {row["space"] for row in quick_search().fit(D, y).scores_} == {"features", "components"}
+    narrow, labels = cohort()
+    assert {row["space"] for row in quick_search().fit(narrow, labels).scores_} == {"features"}
+    own = quick_search(spaces=["components"]).set_params(
+        learner=gm.GroundMetricLearner(metric="diagonal", max_epochs=5)
+    )
+    assert {row["space"] for row in own.fit(D, y).scores_} == {"features"}  # no diagonal of these features
+
+
+def test_learning_among_components_is_learning_from_projected_points():
+    D, y = wide_cohort()
+    projection = components_of(D)
+    learner = gm.GroundMetricLearner(max_epochs=5, random_state=0)
+    metric = fit_in(projection, learner, D, y)
+    z = gm.Distributions(projection.project(D.points), np.repeat(np.arange(10), D.sizes))
+    assert_allclose(
+        gm.pairwise_distances(D, metric=metric), gm.pairwise_distances(z, metric=learner.metric_), rtol=1e-9
+    )

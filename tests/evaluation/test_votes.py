@@ -57,6 +57,16 @@ def test_votes_do_not_depend_on_the_scale_not_even_a_tiny_one(scale):
     assert_allclose(class_shares(np.array([[1.0, 2.0]]) * scale, np.array([[0, 1]]), 2, "distance"), [[2 / 3, 1 / 3]])
 
 
+@given(st.integers(0, 1000))
+def test_balanced_votes_are_plain_ones_where_classes_are_equally_common(seed):
+    random = np.random.default_rng(seed)
+    nearest, codes = np.sort(random.uniform(size=(4, 3)), axis=1), random.integers(0, 2, (4, 3))
+    plain = class_shares(nearest, codes, 2, "distance")
+    assert_allclose(class_shares(nearest, codes, 2, "distance", among=np.array([0, 1] * 5)), plain)
+    rare = class_shares(nearest, codes, 2, "distance", among=np.array([0] * 9 + [1]))
+    assert np.all(rare[:, 1] >= plain[:, 1])
+
+
 def test_the_pruned_search_votes_like_the_classifier():
     method = knowing().fit(D[::2], y[::2])
     nearest, places = nearest_distributions(method, D[::2], D[1::2], 3)

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from ..distributions import as_distributions
 from .checks import check_labels
 from .neighbours import NearestDistributions
-from .votes import class_shares
+from .votes import check_class_weight, class_shares
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
@@ -24,6 +24,9 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         (``metric__strength``, …).
     weights : {"distance", "uniform"}
         Whether nearer neighbours count more, by one over the distance.
+    class_weight : {None, "balanced"}
+        "balanced" divides the votes for a class by its number of training distributions, so that a rare class is
+        found as easily as a common one: what balanced accuracy asks for.
     n_jobs : int or None
 
     Attributes
@@ -41,8 +44,21 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     1.0
     """
 
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        metric: Any = "euclidean",
+        weights: str = "distance",
+        class_weight: str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(n_neighbors, metric=metric, weights=weights, n_jobs=n_jobs)
+        self.class_weight = class_weight
+
     def fit(self, X: Any, y: Any, strata: Any = None) -> TransportKNeighborsClassifier:
         """Keep the training distributions; fit the metric first where it is a learner, which is given the strata."""
+        check_class_weight(self.class_weight)
         D = as_distributions(X)
         labels = check_labels(y, len(D))
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
@@ -52,7 +68,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Share of the neighbours' votes for each class, (n_distributions, n_classes)."""
         distances, places = self.kneighbors(X)
-        return class_shares(distances, self._codes[places], self.classes_.size, self.weights)
+        among = None if self.class_weight is None else self._codes
+        return class_shares(distances, self._codes[places], self.classes_.size, self.weights, among=among)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with most votes for each distribution."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 WEIGHTS = ("distance", "uniform")
+CLASS_WEIGHTS = (None, "balanced")
 
 
 def check_weights(weights: str) -> None:
@@ -12,17 +13,27 @@ def check_weights(weights: str) -> None:
         raise ValueError(f"weights is {weights!r}: expected 'distance' or 'uniform'")
 
 
-def class_shares(distances: np.ndarray, codes: np.ndarray, n_classes: int, weights: str) -> np.ndarray:
+def check_class_weight(class_weight: str | None) -> None:
+    if class_weight not in CLASS_WEIGHTS:
+        raise ValueError(f"class_weight is {class_weight!r}: expected None or 'balanced'")
+
+
+def class_shares(
+    distances: np.ndarray, codes: np.ndarray, n_classes: int, weights: str, *, among: np.ndarray | None = None
+) -> np.ndarray:
     """Share of the neighbours' votes for each class, (n_items, n_classes).
 
     `distances` and `codes` (classes as numbers) have a row per item and a column per neighbour. A vote counts one over
-    the distance ("distance") or one ("uniform"). Where neighbours coincide with the item, only they vote.
+    the distance ("distance") or one ("uniform"). Where neighbours coincide with the item, only they vote. With `among`,
+    the classes of all that could have been neighbours, a vote counts the less, the more of these share its class.
 
     >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
     [[0.571, 0.429]]
     """
     votes = _votes(distances, weights)
     shares = np.stack([(votes * (codes == c)).sum(axis=1) for c in range(n_classes)], axis=1)
+    if among is not None:
+        shares /= np.maximum(np.bincount(among, minlength=n_classes), 1)
     return shares / shares.sum(axis=1, keepdims=True)
 
 

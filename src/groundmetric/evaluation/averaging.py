@@ -14,7 +14,7 @@ from ..metric import GroundMetric
 from ..point_distances import Cost
 
 # Components that an average keeps at most: with so few, costs are filled inside the solver.
-_MOST_COMPONENTS = 25
+MOST_COMPONENTS = 25
 # Points that spreads and principal components are estimated from at most.
 _MOST_POINTS = 4000
 
@@ -42,7 +42,7 @@ def average_metric(metrics: Sequence[GroundMetric], weights: Sequence[float], D:
     variances, axes = np.linalg.eigh(np.cov(z, rowvar=False, ddof=0).reshape(len(stacked), len(stacked)))
     variances, axes = variances[::-1], axes[:, ::-1]
     total = np.cumsum(variances)
-    kept = min(_MOST_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
+    kept = min(MOST_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
     return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=feature_moments(D)[1])
 
 
@@ -53,7 +53,7 @@ def reference_metric(D: Distributions, scaling: str) -> GroundMetric:
     _, variances = feature_moments(D)
     scale = np.where(variances > 0, np.sqrt(variances), 1.0) if scaling == "standardised" else np.ones(D.shape[1])
     centred = (points - points.mean(axis=0)) / scale
-    count = min(_MOST_COMPONENTS, *centred.shape)
+    count = min(MOST_COMPONENTS, *centred.shape)
     if count == D.shape[1]:
         axes = np.eye(count)
     else:

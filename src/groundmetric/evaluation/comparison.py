@@ -34,6 +34,7 @@ def compare(
     k: int = 5,
     k_points: int = 100,
     weights: str = "distance",
+    class_weight: str | None = None,
     points: bool = True,
     max_points: int | None = None,
     clustering: str | None = None,
@@ -66,6 +67,7 @@ def compare(
     groups : outer group of each distribution (the patient of a sample): never on both sides of a split
     k, k_points : neighbours that vote among distributions and among points; all where there are fewer
     weights : {"distance", "uniform"}
+    class_weight : {None, "balanced"}; "balanced" divides votes by how often their class occurs in the training part
     points : whether to score points too
     max_points : of more points in a training or test part, so many are drawn for the scores of points
     clustering : None, "test" (cluster the test part of each split) or "all" (as the paper: everybody, those that were
@@ -101,7 +103,7 @@ def compare(
         splits = shuffled(labels, groups=groups, random_state=0)
     splits = as_splits(splits, labels, groups)
     check_splits(splits, labels, groups)
-    protocol = Protocol(k, k_points, weights, points, max_points, clustering, only)
+    protocol = Protocol(k, k_points, weights, points, max_points, clustering, only, class_weight)
     protocol.check(D)
     check_limits(time_limit, memory_limit)
     cohort = Cohort(D, labels, np.unique(labels), groups)

@@ -13,8 +13,9 @@ _FLOOR = 0.01
 def neighbourhood_scores(distances: np.ndarray, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Log-probability of each held-out distribution's true class when neighbours vote by e^(-distance / τ).
 
-    τ is how much farther the fifth neighbour is than the first, on average, so about five neighbours have a say and the
-    scale of the metric does not matter. Accuracy has only as many values as there are held-out distributions; this
+    A vote counts the less, the more of the known ones share its class, so that a rare class can be found. τ is how much
+    farther the fifth neighbour is than the first, on average, so about five neighbours have a say and the scale of the
+    metric does not matter. Accuracy has only as many values as there are held-out distributions; this
     also tells a narrow miss from a wide one.
 
     Parameters
@@ -31,6 +32,7 @@ def neighbourhood_scores(distances: np.ndarray, codes: np.ndarray, known: np.nda
     if temperature == 0.0:
         temperature = 1.0
     votes = np.exp(-(distances - ordered[:, :1]) / temperature)
+    votes /= np.bincount(known)[known]
     probability = (votes * (known == codes[:, None])).sum(axis=1) / votes.sum(axis=1)
     return np.log(_FLOOR + (1.0 - _FLOOR) * probability)
 

@@ -76,6 +76,7 @@ def permutation_test(
     score: str = "balanced_accuracy",
     k: int = 5,
     weights: str = "distance",
+    class_weight: str | None = None,
     n_jobs: int | None = None,
     random_state: Any = None,
     verbose: int = 0,
@@ -109,7 +110,7 @@ def permutation_test(
     strata : labels are exchanged only within these (centre, batch, sex)
     n_permutations : int
     score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc"}
-    k, weights : neighbours that vote, and how
+    k, weights, class_weight : neighbours that vote, and how; see `compare`
     n_jobs : arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual)
     random_state : int, RandomState or None
     verbose : 1 shows a progress bar where there is a terminal
@@ -127,7 +128,7 @@ def permutation_test(
     check_number("n_permutations", n_permutations, low=1, whole=True)
     if score not in SCORES:
         raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
-    protocol = Protocol(k=k, weights=weights, points=False)
+    protocol = Protocol(k=k, weights=weights, points=False, class_weight=class_weight)
     protocol.check(D)
     classes, codes = np.unique(labels, return_inverse=True)
     exchange = exchangeable(codes, groups, strata)

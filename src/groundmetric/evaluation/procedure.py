@@ -66,7 +66,10 @@ class SharedProcedure(Procedure):
 
     def probabilities(self, codes: np.ndarray, splits: list[Split], place: int) -> np.ndarray:
         nearest, places = self.neighbours[place]
-        return class_shares(nearest, codes[splits[place][0]][places], self.classes.size, self.protocol.weights)
+        known = codes[splits[place][0]]
+        return class_shares(
+            nearest, known[places], self.classes.size, self.protocol.weights, among=self.protocol.among(known)
+        )
 
 
 @dataclass(frozen=True)

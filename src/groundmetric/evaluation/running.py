@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from ..distributions import Distributions
 from ..estimators.checks import check_number
-from ..estimators.votes import check_weights, class_shares
+from ..estimators.votes import check_class_weight, check_weights, class_shares
 from .clustering import chosen_points, cluster_distributions, cluster_points
 from .scores import encode, score_codes
 from .votes import nearest_distributions, vote_points
@@ -34,9 +34,11 @@ class Protocol:
     max_points: int | None = None
     clustering: str | None = None
     only: Mapping[str, Any] | None = None
+    class_weight: str | None = None
 
     def check(self, D: Distributions) -> None:
         check_weights(self.weights)
+        check_class_weight(self.class_weight)
         check_number("k", self.k, low=1, whole=True)
         check_number("k_points", self.k_points, low=1, whole=True)
         if self.max_points is not None:
@@ -44,6 +46,10 @@ class Protocol:
         if self.clustering not in (None, "test", "all"):
             raise ValueError(f"clustering is {self.clustering!r}: expected None, 'test' or 'all'")
         chosen_points(D, self.only)
+
+    def among(self, codes: np.ndarray) -> np.ndarray | None:
+        """The classes by whose numbers votes are divided, where they are to be balanced."""
+        return None if self.class_weight is None else codes
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ def predict(
     """Probability of each class: the method's own where it is a classifier, else votes of the nearest distributions."""
     if not hasattr(fitted, "predict_proba"):
         nearest, places = nearest_distributions(fitted, known, unknown, protocol.k)
-        return class_shares(nearest, codes[places], classes.size, protocol.weights)
+        return class_shares(nearest, codes[places], classes.size, protocol.weights, among=protocol.among(codes))
     own = np.asarray(fitted.predict_proba(unknown), dtype=np.float64)
     if not np.isfinite(own).all():
         raise ValueError("predict_proba gives NaN or infinity")
@@ -170,7 +176,10 @@ def _judge_points(
 ) -> None:
     train, train_owner = _points(known, protocol.max_points)
     test, test_owner = _points(unknown, protocol.max_points)
-    shares = vote_points(fitted, train, known_codes[train_owner], test, n_classes, protocol.k_points, protocol.weights)
+    codes = known_codes[train_owner]
+    shares = vote_points(
+        fitted, train, codes, test, n_classes, protocol.k_points, protocol.weights, among=protocol.among(codes)
+    )
     result.scores["points"] = _plain(score_codes(unknown_codes[test_owner], shares))
     counts = np.zeros((len(unknown), n_classes), np.int64)
     np.add.at(counts, (test_owner, shares.argmax(axis=1)), 1)

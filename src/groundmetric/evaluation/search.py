@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from tqdm import tqdm
 
-from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
 from ..estimators.checks import check_labels, check_number
 from ..estimators.learner import GroundMetricLearner
@@ -22,30 +21,20 @@ from ..estimators.method import GroundMetricMethod
 from ..metric import GroundMetric
 from .averaging import average_metric, of_unit_spread, reference_metric
 from .feasibility import Split
-from .neighbourhoods import balanced_mean, neighbourhood_scores
+from .neighbourhoods import balanced_mean
+from .spaces import SPACES, components_of, usable_spaces
 from .splits import folds, shuffled
+from .trying import Setting, best_first, fit_and_score, joined, judge
 
 _GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 # Share of the epochs that each round of the search may use, and share of the grid that enters it. Until the last, a
 # few points of each distribution tell what is hopeless.
 _ROUNDS = ((0.1, 1.0), (0.3, 1 / 3), (1.0, 1 / 8))
 _FEW_POINTS = 100
-# Pairs of held-out and training distributions that a setting is judged by at most.
-_MOST_PAIRS = 10_000
 # Settings that are followed to the end at least.
 _FEWEST = 3
-
-Judged = tuple[np.ndarray, np.ndarray]  # scores and classes of held-out distributions
-
-
-@dataclass
-class Setting:
-    """A point of the grid with what it has achieved so far."""
-
-    margin: float
-    strength: float
-    score: float = -np.inf
-    metrics: list[GroundMetric] = field(default_factory=list)  # one per fold
+# What is left where no setting learns anything.
+_BLIND = "standardised"
 
 
 class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
@@ -53,10 +42,10 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
 
     Every point of the grid learns from all folds but one and is judged on that one. Hopeless points are abandoned
     early: all learn from 100 points per distribution for a tenth of the epochs, the best third for three tenths, the
-    best eighth from all points to the end. The score
-    is smooth: the log-probability of the true class when neighbours vote by e^(-distance), each class counting the
-    same. With few distributions the best of many settings is best by luck; so the metrics of the settings that reached
-    the end, from all folds, are averaged, which is steadier than any one of them.
+    best eighth from all points to the end; one whose penalty outweighs the labels, so that it ends at a metric of 0, is
+    abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote by e^(-distance),
+    each class counting the same. With few distributions the best of many settings is best by luck; so the metrics of
+    the settings that reached the end, from all folds, are averaged, which is steadier than any one of them.
 
     The average may be shrunk towards a metric that does not know the labels (principal components of the features as
     given or standardised), where held-out distributions are better off by more than one standard error. A shrinkage of
@@ -68,6 +57,8 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         Whose other parameters are used.
     margins, strengths : sequences of float; the paper's grid by default
     shrinkages : sequence of float from 0 (learned) to 1 (labels ignored)
+    spaces : sequence of {"features", "components"}
+        Where to learn: among all features, or among the 25 leading principal components of more than 50.
     validation : int or float
         Number of folds (fewer where a class has fewer distributions), or the share that is held out once.
     n_jobs : int or None, processes
@@ -77,7 +68,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     Attributes
     ----------
     metric_ : GroundMetric
-    best_params_ : dict of margin and strength (those of the best setting), shrinkage and reference
+    best_params_ : dict of space, margin and strength (those of the best setting), shrinkage and reference
     scores_ : list of dicts, one for every setting and shrinkage that was tried
     classes_ : array of labels
 
@@ -101,6 +92,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         margins: Sequence[float] = _GRID,
         strengths: Sequence[float] = _GRID,
         shrinkages: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
+        spaces: Sequence[str] = SPACES,
         validation: float = 3,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -110,6 +102,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         self.margins = margins
         self.strengths = strengths
         self.shrinkages = shrinkages
+        self.spaces = spaces
         self.validation = validation
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -132,16 +125,21 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         seed = int(random.randint(2**31))
         splits = self._splits(labels, groups, seed)
         settings = self._search(D, codes, splits, seed)
-        shrinkage, reference = self._shrink(D, codes, splits, settings)
+        if not settings:
+            warnings.warn(
+                f"every strength from {min(self.strengths):g} on outweighs the labels: the metric is that of "
+                f"{_BLIND} features, and knows nothing of them; try smaller `strengths`",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        shrinkage, reference = self._shrink(D, codes, splits, settings) if settings else (1.0, _BLIND)
         metrics = [metric for setting in settings for metric in setting.metrics]
-        weights = [(1.0 - shrinkage) / len(metrics)] * len(metrics)
+        weights = [(1.0 - shrinkage) / max(len(metrics), 1)] * len(metrics)
         if reference is not None:
             metrics, weights = [*metrics, reference_metric(D, reference)], [*weights, shrinkage]
         self.metric_ = average_metric(metrics, weights, D)
-        best = settings[0]
         self.best_params_ = {
-            "margin": best.margin,
-            "strength": best.strength,
+            **{name: getattr(settings[0], name) if settings else None for name in ("space", "margin", "strength")},
             "shrinkage": shrinkage,
             "reference": reference,
         }
@@ -155,6 +153,9 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                 raise ValueError(f"{name} is empty: at least one value is needed")
             for value in values:
                 check_number(name, value, low=0.0, above=name == "margins")
+        unknown = [space for space in self.spaces if space not in SPACES]
+        if unknown or not len(self.spaces):
+            raise ValueError(f"spaces are {list(self.spaces)}: expected some of {list(SPACES)}")
         if max(self.shrinkages) > 1.0:
             raise ValueError(f"shrinkages are {list(self.shrinkages)}: expected shares from 0 to 1")
 
@@ -172,13 +173,17 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         return folds(labels, groups=groups, n_splits=min(int(self.validation), fewest), random_state=seed)
 
     def _search(self, D: Distributions, codes: np.ndarray, splits: list[Split], seed: int) -> list[Setting]:
-        """The settings that were followed to the end, best first."""
+        """The settings that were followed to the end, best first; none where every one ended at a metric of 0."""
         learner = GroundMetricLearner() if self.learner is None else self.learner
+        spaces = usable_spaces(tuple(self.spaces), D, learner)
         settings = [
-            Setting(float(margin), float(strength)) for margin, strength in product(self.margins, self.strengths)
+            Setting(space, float(margin), float(strength))
+            for space, margin, strength in product(spaces, self.margins, self.strengths)
         ]
+        components = [components_of(D[train]) if "components" in spaces else None for train, _ in splits]
+        grid = len(self.margins) * len(self.strengths)
         rounds = _ROUNDS if len(settings) > _FEWEST else _ROUNDS[-1:]
-        sizes = [max(min(_FEWEST, len(settings)), round(share * len(settings))) for _, share in rounds]
+        sizes = [len(settings), *(max(min(_FEWEST, grid), round(share * grid)) for _, share in rounds[1:])]
         self.scores_: list[dict] = []
         with (
             Parallel(n_jobs=self.n_jobs, max_nbytes=None) as parallel,
@@ -191,21 +196,27 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             ) as bar,
         ):
             for (share, _), size in zip(rounds, sizes, strict=True):
-                settings = sorted(settings, key=lambda setting: -setting.score)[:size]
+                settings = best_first(settings)[:size]
                 epochs = max(1, round(share * learner.max_epochs))
-                tasks = [(setting, split) for setting in settings for split in splits]
+                tasks = [
+                    (setting, split, None if setting.space == "features" else projection)
+                    for setting in settings
+                    for split, projection in zip(splits, components, strict=True)
+                ]
                 cohort = D if share == 1.0 else D.subsample(_FEW_POINTS, random_state=seed)
                 fits = parallel(
-                    delayed(_fit_and_score)(learner, setting, epochs, cohort, codes, split, seed)
-                    for setting, split in tasks
+                    delayed(fit_and_score)(learner, setting, epochs, cohort, codes, split, projection, seed)
+                    for setting, split, projection in tasks
                 )
                 bar.update(len(tasks))
                 for place, setting in enumerate(settings):
                     parts = fits[place * len(splits) : (place + 1) * len(splits)]
                     setting.metrics = [metric for metric, _ in parts]
-                    setting.score = balanced_mean(*_joined([judged for _, judged in parts]))[0]
+                    judged = [scores for _, scores in parts if scores is not None]
+                    learned = len(judged) == len(parts)
+                    setting.score = balanced_mean(*joined(judged))[0] if learned else -np.inf
                     self._note(setting, epochs, 0.0, None, setting.score)
-        return sorted(settings, key=lambda setting: -setting.score)
+        return best_first(settings)
 
     def _shrink(
         self, D: Distributions, codes: np.ndarray, splits: list[Split], settings: list[Setting]
@@ -217,20 +228,20 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         ]
         learned = [of_unit_spread(metric, D[train]) for metric, (train, _) in zip(learned, splits, strict=True)]
 
-        def judge(weight: float, references: list[GroundMetric]) -> tuple[np.ndarray, np.ndarray]:
+        def at(weight: float, references: list[GroundMetric]) -> tuple[np.ndarray, np.ndarray]:
             parts = []
             for metric, reference, (train, test) in zip(learned, references, splits, strict=True):
                 blend = average_metric([metric, reference], [1.0 - weight, weight], D[train])
-                parts.append(_judge(blend, D, codes, train, test))
-            return _joined(parts)
+                parts.append(judge(blend, D, codes, train, test))
+            return joined(parts)
 
-        plain, judged = judge(0.0, learned)
+        plain, judged = at(0.0, learned)
         weights = sorted(set(map(float, self.shrinkages)))
         best: tuple[float, float, str | None] = (0.0, 0.0, None) if 0.0 in weights else (-np.inf, 0.0, None)
         for name in ("given", "standardised"):
             references = [reference_metric(D[train], name) for train, _ in splits]
             for weight in (weight for weight in weights if weight > 0.0):
-                scores, _ = judge(weight, references)
+                scores, _ = at(weight, references)
                 gain, error = balanced_mean(scores - plain, judged)
                 self._note(settings[0], None, weight, name, balanced_mean(scores, judged)[0])
                 if gain > best[0] and (gain > error or 0.0 not in weights):
@@ -240,43 +251,5 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     def _note(
         self, setting: Setting, epochs: int | None, shrinkage: float, reference: str | None, score: float
     ) -> None:
-        row = {"margin": setting.margin, "strength": setting.strength, "epochs": epochs}
+        row = {"space": setting.space, "margin": setting.margin, "strength": setting.strength, "epochs": epochs}
         self.scores_.append(row | {"shrinkage": shrinkage, "reference": reference, "score": score})
-
-
-def _fit_and_score(
-    learner: GroundMetricLearner,
-    setting: Setting,
-    epochs: int,
-    D: Distributions,
-    codes: np.ndarray,
-    split: Split,
-    seed: int,
-) -> tuple[GroundMetric, Judged]:
-    """The metric that a setting learns from the training side of a split, and how it does on the other."""
-    train, test = split
-    fresh = clone(learner).set_params(
-        margin=setting.margin, strength=setting.strength, max_epochs=epochs, random_state=seed, verbose=0
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # e.g. a class of one distribution: said by the final fit
-        metric = fresh.fit(D[train], codes[train]).metric_
-    metric = of_unit_spread(metric, D[train])
-    return metric, _judge(metric, D, codes, train, test)
-
-
-def _judge(metric: GroundMetric, D: Distributions, codes: np.ndarray, train: np.ndarray, test: np.ndarray) -> Judged:
-    """How well held-out distributions find their class among the training ones; of many, a sample is judged."""
-    random = np.random.RandomState(0)  # the same sample for every setting, so that they can be compared
-    most_tested = int(np.sqrt(_MOST_PAIRS / 2))
-    if test.size * train.size > _MOST_PAIRS:
-        test = test if test.size <= most_tested else np.sort(random.choice(test, most_tested, replace=False))
-        most_known = _MOST_PAIRS // test.size
-        train = train if train.size <= most_known else np.sort(random.choice(train, most_known, replace=False))
-    distances = pairwise_distances(D[test], D[train], metric)
-    return neighbourhood_scores(distances, codes[test], codes[train]), codes[test]
-
-
-def _joined(parts: list[Judged]) -> Judged:
-    """Scores and classes of the held-out distributions of all folds."""
-    return np.concatenate([scores for scores, _ in parts]), np.concatenate([codes for _, codes in parts])

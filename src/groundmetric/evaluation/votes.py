@@ -60,11 +60,20 @@ def nearest_distributions(
 
 
 def vote_points(
-    method: Any, train: Any, codes: np.ndarray, test: Any, n_classes: int, k: int, weights: str
+    method: Any,
+    train: Any,
+    codes: np.ndarray,
+    test: Any,
+    n_classes: int,
+    k: int,
+    weights: str,
+    *,
+    among: np.ndarray | None = None,
 ) -> np.ndarray:
     """Votes of the nearest training points under a fitted method, for blocks of test points, so that memory is bounded.
 
-    `train` and `test` are points (dense or sparse), `codes` the classes of the training points as numbers.
+    `train` and `test` are points (dense or sparse), `codes` the classes of the training points as numbers;
+    `among` as for `class_shares`.
     """
     k = min(k, codes.size)
     between, train, test = _point_distances(method, train, test)
@@ -73,7 +82,7 @@ def vote_points(
     for low in range(0, test.shape[0], step):
         block = check_distances(between(test[low : low + step], train), codes.size)
         nearest, places = k_nearest(block, k)
-        shares[low : low + step] = class_shares(nearest, codes[places], n_classes, weights)
+        shares[low : low + step] = class_shares(nearest, codes[places], n_classes, weights, among=among)
     return shares
 
 

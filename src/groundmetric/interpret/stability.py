@@ -225,7 +225,8 @@ def _underlying(learner: Any) -> Any:
     if chosen is None or not hasattr(learner, "learner"):
         return learner
     inner = GroundMetricLearner() if learner.learner is None else clone(learner.learner)
-    return inner.set_params(margin=chosen["margin"], strength=chosen["strength"])
+    known = {name: chosen[name] for name in ("margin", "strength") if chosen[name] is not None}
+    return inner.set_params(**known)
 
 
 def _fitted_metric(method: Any, D: Distributions, labels: np.ndarray) -> GroundMetric:

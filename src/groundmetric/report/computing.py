@@ -22,12 +22,13 @@ from ..reproduce.selected import SelectedFeatures, with_features
 from .content import Evaluation
 from .run import Run
 
-SCORE = "balanced_accuracy"
+# Each class counts the same in the score, and so it does in the votes.
+SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "learned metric"
 QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
 FOLDS, NEIGHBORS = 5, 5
 KEPT = "report"  # folder of a run
-FORMAT = 2  # of what is kept: another number, and it is computed anew
+FORMAT = 3  # of what is kept: another number, and it is computed anew
 Log = Callable[[str], None]
 
 
@@ -93,8 +94,8 @@ def evaluate(
         cohort = read_once()
         return permutation_test(
             _methods(run, cohort)[LEARNED], cohort.D, cohort.y, splits=_folds(cohort), groups=cohort.groups,
-            n_permutations=permutations, score=SCORE, k=_voters(_splits(cohort)), n_jobs=n_jobs, random_state=0,
-            verbose=verbose,
+            n_permutations=permutations, score=SCORE, class_weight=CLASS_WEIGHT, k=_voters(_splits(cohort)),
+            n_jobs=n_jobs, random_state=0, verbose=verbose,
         ).to_dict()  # fmt: skip
 
     scores = kept(
@@ -111,9 +112,8 @@ def _scores(
     log(f"comparing the learned metric with {', '.join(QUICK)} on held-out samples ({number} folds)")
     splits = _splits(cohort)
     found = compare(
-        _methods(run, cohort), cohort.D, cohort.y, splits=splits, groups=cohort.groups, k=_voters(splits), points=False,
-        n_jobs=n_jobs,
-        verbose=verbose,
+        _methods(run, cohort), cohort.D, cohort.y, splits=splits, groups=cohort.groups, k=_voters(splits),
+        class_weight=CLASS_WEIGHT, points=False, n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
     held = f"the samples, those of one {group_key} together," if group_key else "the samples"
     return {
@@ -121,7 +121,8 @@ def _scores(
         "chance": 1 / len(found.classes),
         "rows": [_row(found, method) for method in found.methods],
         "how": f"In each of {number} folds, a part of {held} is held out, everything is learned from the others, and "
-        f"each held-out sample is given the label of the {_voters(splits)} samples nearest to it",
+        f"each held-out sample is given the label of the {_voters(splits)} samples nearest to it, where each label "
+        "counts the same, however many samples have it",
         "notes": [*cohort.notes, *found.notes],
     }
 

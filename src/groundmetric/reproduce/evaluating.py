@@ -36,7 +36,8 @@ OWN = ("learned", "defaults")
 NAMES = (*OWN, *baselines.BASELINES)
 # What is compared unless other methods are named: those that take seconds rather than minutes.
 USUAL = ("learned", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
-SCORE = "balanced_accuracy"
+# Each class counts the same in the score, and so it does in the votes.
+SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,9 @@ def evaluate(
     chosen = make_methods(methods, cohort, seed)
     log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
-        chosen, cohort.D, cohort.y, splits=splits, groups=cohort.groups, max_points=max_points, clustering="test",
-        n_jobs=n_jobs, time_limit=time_limit, memory_limit=memory_limit, resume=resume, verbose=verbose,
+        chosen, cohort.D, cohort.y, splits=splits, groups=cohort.groups, class_weight=CLASS_WEIGHT,
+        max_points=max_points, clustering="test", n_jobs=n_jobs, time_limit=time_limit, memory_limit=memory_limit,
+        resume=resume, verbose=verbose,
     )  # fmt: skip
     found.notes += [*cohort.notes, *_notes(cohort, max_points)]
     test = None
@@ -126,7 +128,7 @@ def evaluate(
         again = splits if splitting == "leave group out" else number if splitting == "folds" else split
         test = permutation_test(
             chosen[methods[0]], cohort.D, cohort.y, splits=again, groups=cohort.groups, n_permutations=n_permutations,
-            score=SCORE, n_jobs=n_jobs, random_state=seed, verbose=verbose,
+            score=SCORE, class_weight=CLASS_WEIGHT, n_jobs=n_jobs, random_state=seed, verbose=verbose,
         )  # fmt: skip
     log("drawing")
     pictures = draw(found, chosen, cohort, folder)

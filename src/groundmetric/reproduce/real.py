@@ -16,9 +16,11 @@ from ..estimators import GroundMetricLearner
 from ..evaluation import Comparison, GroundMetricLearnerCV, compare, folds, leave_one_group_out
 from ..evaluation.feasibility import Split
 from .cohorts import Labelled, read_cohort
+from .components import PrincipalComponents
 from .protocol import SEARCH, Plan
-from .selected import SelectedFeatures
 
+# Principal components, found in each training part, that all methods are shown where there are more features.
+COMPONENTS = 30
 # Of so many distributions on, the search holds out once, tries fewer settings and learns for fewer epochs.
 MANY = 200
 
@@ -37,26 +39,29 @@ class RealSet:
     n_splits: int
     n_cells: int
     about: str
-    genes: Any = "all"
     min_cells: int = 1
     depth: str | None = None  # column of obs with the total counts, where values are raw
     score: str = "balanced_accuracy"
     standardise: bool = False  # for Euclid, where features have different units
 
+    @property
+    def class_weight(self) -> str | None:
+        """Votes suit the score: where each class counts the same in the one, it does in the other."""
+        return "balanced" if self.score == "balanced_accuracy" else None
+
 
 SETS = (
-    RealSet("Melanoma", "sadefeldman_melanoma_48samples_pcs.h5ad", "patient", "folds", 5, 100,
-            "responders to checkpoint therapy or not, 10 principal components"),
-    RealSet("Glioblastoma", "zhao_gbm_panobinostat_10samples.h5ad", "patient", "leave group out", 5, 100,
-            "slices with a drug or without, 300 genes"),
-    RealSet("B-cell receptor", "bodenmiller_bcrxl_cytof_16samples.h5ad", "patient", "folds", 2, 100,
+    RealSet("Melanoma", "sadefeldman_melanoma_48samples_pcs.h5ad", "patient", "leave group out", 0, 150,
+            "responders to checkpoint therapy or not, 10 principal components", score="accuracy"),
+    RealSet("Glioblastoma", "zhao_gbm_panobinostat_10samples.h5ad", "patient", "leave group out", 0, 150,
+            "slices with a drug or without, 300 genes", score="accuracy"),
+    RealSet("B-cell receptor", "bodenmiller_bcrxl_cytof_16samples.h5ad", "patient", "folds", 2, 150,
             "blood cells stimulated or not, 24 markers", score="silhouette"),
-    RealSet("Interferon", "kang_ifnb_pbmc_16samples.h5ad", "donor", "folds", 2, 100,
-            "blood cells with interferon-β or without, genes chosen by variance", "variance",
-            depth="n_counts_all_genes", score="silhouette"),
-    RealSet("Lung cancer", "maynard_lung_tki_44samples.h5ad", "patient", "folds", 5, 100,
-            "biopsies before, on and after targeted therapy, genes chosen by variance", "variance", 20),
-    RealSet("IgA nephropathy", "pilot_igan_glomeruli_634patients.h5ad", None, "folds", 3, 100,
+    RealSet("Interferon", "kang_ifnb_pbmc_16samples.h5ad", "donor", "folds", 2, 150,
+            "blood cells with interferon-β or without, 6,000 genes", depth="n_counts_all_genes", score="silhouette"),
+    RealSet("Lung cancer", "maynard_lung_tki_44samples.h5ad", "patient", "leave group out", 0, 150,
+            "biopsies before, on and after targeted therapy, 5,000 genes", min_cells=20),
+    RealSet("IgA nephropathy", "pilot_igan_glomeruli_634patients.h5ad", None, "folds", 5, 150,
             "three levels of kidney function, 14 measures of glomeruli", standardise=True),
 )  # fmt: skip
 
@@ -87,13 +92,14 @@ def _study(data: RealSet, plan: Plan) -> dict[str, Any]:
     methods = methods_for(data, cohort, plan)
     plan.log(f"real: {data.name}, {len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
-        methods, cohort.D, cohort.y, splits=splits, groups=cohort.groups, points=False, clustering="test",
-        n_jobs=plan.n_jobs, resume=plan.work / "comparisons", verbose=plan.verbose,
+        methods, cohort.D, cohort.y, splits=splits, groups=cohort.groups, class_weight=data.class_weight,
+        points=False, clustering="test", n_jobs=plan.n_jobs, resume=plan.work / "comparisons", verbose=plan.verbose,
     )  # fmt: skip
     return {
         "file": data.file,
         "about": data.about,
         "score": data.score,
+        "class_weight": data.class_weight,
         "n_samples": len(cohort.D),
         "n_points": int(cohort.D.points.shape[0]),
         "n_features": int(cohort.D.shape[1]),
@@ -110,11 +116,11 @@ def load(data: RealSet, folder: Path, seed: int) -> Labelled:
     path = folder / data.file
     if data.depth is None:
         return read_cohort(
-            path, "sample", "label", group_key=data.group, genes=data.genes, n_cells=data.n_cells,
+            path, "sample", "label", group_key=data.group, genes="all", n_cells=data.n_cells,
             min_cells=data.min_cells, random_state=seed,
         )  # fmt: skip
     return read_cohort(
-        _normalised(path, data.depth), "sample", "label", group_key=data.group, genes=data.genes,
+        _normalised(path, data.depth), "sample", "label", group_key=data.group, genes="all",
         n_cells=data.n_cells, min_cells=data.min_cells, random_state=seed,
     )  # fmt: skip
 
@@ -138,18 +144,18 @@ def make_splits(data: RealSet, cohort: Labelled, seed: int) -> list[Split]:
 
 
 def methods_for(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
-    """The search, Euclid, and what is quickly done; genes are chosen in each training part where a rule says how."""
+    """The search, Euclid, and what is quickly done."""
     methods = {
         SEARCH: _search(cohort.D, plan),
         "Euclidean": baselines.by_name("euclidean", standardise=data.standardise),
         "PCA": baselines.by_name("pca", random_state=plan.seed),
         "LDA": baselines.by_name("lda", random_state=plan.seed),
-        "Pseudobulk, logistic": baselines.by_name("logistic", statistics="mean_sd", class_weight="balanced"),
+        "Pseudobulk, logistic": baselines.by_name("logistic", statistics="mean_sd", class_weight=data.class_weight),
         "Composition": baselines.by_name("composition", random_state=plan.seed),
     }
-    if cohort.rule is None:
+    if cohort.D.shape[1] <= COMPONENTS:
         return methods
-    return {name: SelectedFeatures(method, cohort.rule) for name, method in methods.items()}
+    return {name: PrincipalComponents(method, COMPONENTS, random_state=plan.seed) for name, method in methods.items()}
 
 
 def _search(D: Distributions, plan: Plan) -> GroundMetricLearnerCV:

@@ -1,0 +1,81 @@
+"""One point of a search's grid: learn on one side of a split, judge on the other."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.base import clone
+
+from ..distances import pairwise_distances
+from ..distributions import Distributions
+from ..estimators.learner import GroundMetricLearner
+from ..learning.vanishing import has_vanished
+from ..metric import GroundMetric
+from .averaging import of_unit_spread
+from .feasibility import Split
+from .neighbourhoods import neighbourhood_scores
+from .spaces import fit_in
+
+# Pairs of held-out and training distributions that a setting is judged by at most.
+_MOST_PAIRS = 10_000
+
+Judged = tuple[np.ndarray, np.ndarray]  # scores and classes of held-out distributions
+
+
+@dataclass
+class Setting:
+    """A point of the grid with what it has achieved so far."""
+
+    space: str
+    margin: float
+    strength: float
+    score: float = 0.0  # -inf where the metric has vanished
+    metrics: list[GroundMetric] = field(default_factory=list)  # one per fold
+
+
+def best_first(settings: list[Setting]) -> list[Setting]:
+    """Those that learn something, by their score."""
+    return sorted((s for s in settings if s.score > -np.inf), key=lambda setting: -setting.score)
+
+
+def fit_and_score(
+    learner: GroundMetricLearner,
+    setting: Setting,
+    epochs: int,
+    D: Distributions,
+    codes: np.ndarray,
+    split: Split,
+    projection: GroundMetric | None,
+    seed: int,
+) -> tuple[GroundMetric, Judged | None]:
+    """The metric that a setting learns from the training side of a split, and how it does on the other, if at all."""
+    train, test = split
+    fresh = clone(learner).set_params(
+        margin=setting.margin, strength=setting.strength, max_epochs=epochs, random_state=seed, verbose=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # e.g. a class of one distribution: said by the final fit
+        metric = fit_in(projection, fresh, D[train], codes[train])
+    if has_vanished(fresh.history_, setting.margin, setting.strength):
+        return metric, None
+    metric = of_unit_spread(metric, D[train])
+    return metric, judge(metric, D, codes, train, test)
+
+
+def judge(metric: GroundMetric, D: Distributions, codes: np.ndarray, train: np.ndarray, test: np.ndarray) -> Judged:
+    """How well held-out distributions find their class among the training ones; of many, a sample is judged."""
+    random = np.random.RandomState(0)  # the same sample for every setting, so that they can be compared
+    most_tested = int(np.sqrt(_MOST_PAIRS / 2))
+    if test.size * train.size > _MOST_PAIRS:
+        test = test if test.size <= most_tested else np.sort(random.choice(test, most_tested, replace=False))
+        most_known = _MOST_PAIRS // test.size
+        train = train if train.size <= most_known else np.sort(random.choice(train, most_known, replace=False))
+    distances = pairwise_distances(D[test], D[train], metric)
+    return neighbourhood_scores(distances, codes[test], codes[train]), codes[test]
+
+
+def joined(parts: list[Judged]) -> Judged:
+    """Scores and classes of the held-out distributions of all folds."""
+    return np.concatenate([scores for scores, _ in parts]), np.concatenate([codes for _, codes in parts])
