@@ -178,6 +178,9 @@ def test_points_that_lie_together_are_not_copied():
     assert np.shares_memory(D.points, POINTS)
     assert np.shares_memory(D[1:].points, POINTS)
     assert not np.shares_memory(cohort().points, POINTS)
+    many = Distributions(sparse.csr_matrix(POINTS), GROUPS)
+    assert np.shares_memory(many[[0, 1, 2]].points.data, many.points.data)
+    assert not np.shares_memory(many[[0, 2, 1]].points.data, many.points.data)
 
 
 def test_from_arrays_makes_one_distribution_per_array():
@@ -202,6 +205,20 @@ def test_with_mass_drops_points_that_weigh_nothing():
     assert_allclose(np.add.reduceat(kept.weights, kept.bounds[:-1]), 1.0)
     assert_allclose(kept.means(), D.means())
     assert cohort().with_mass().points.shape == (6, 2)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_means_do_not_depend_on_how_many_are_taken_at_a_time(kind, monkeypatch):
+    random = np.random.default_rng(0)
+    points = kind(np.where(random.random((500, 7)) < 0.5, random.normal(size=(500, 7)), 0.0).astype(np.float32))
+    D = Distributions(points, random.integers(0, 60, 500), weights=random.random(500))
+    whole = D.means()
+    for block in (1, 30):
+        monkeypatch.setattr("groundmetric.distributions._BLOCK", block)
+        assert_array_equal(D.means(), whole)
+    block = slice(D.bounds[5], D.bounds[6])
+    dense = D.points.toarray() if sparse.issparse(D.points) else D.points
+    assert_allclose(whole[5], D.weights[block] @ dense[block].astype(float), rtol=1e-12)
 
 
 def test_means_are_weighted():

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import pairwise_distances as sklearn_distances
 from tqdm import tqdm
 
 from .cluster import workers
@@ -215,6 +214,8 @@ class NamedDistance:
         self.name = name
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        from sklearn.metrics import pairwise_distances as sklearn_distances  # 10 MB that learning does without
+
         return sklearn_distances(x, y, metric=self.name)
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from .arrays import is_missing, real_array
+
+# Points that are summed up at a time, about.
+_BLOCK = 8192
 
 
 class Distributions:
@@ -135,7 +139,8 @@ class Distributions:
         rows = self._rows(chosen)
         part = object.__new__(Distributions)
         part.names = [self.names[d] for d in chosen]
-        part.points = self.points[rows]
+        whole = np.array_equal(chosen, np.arange(len(self)))  # a sparse matrix would be copied all the same
+        part.points = self.points if whole else self.points[rows]
         part.order = self.order[rows]
         part.bounds = np.concatenate([[0], np.cumsum(self.sizes[chosen])])
         part.features = self.features
@@ -184,10 +189,15 @@ class Distributions:
 
     def means(self) -> np.ndarray:
         """Mean point of each distribution, (n_distributions, n_features)."""
-        owner = np.repeat(np.arange(len(self)), self.sizes)
-        averaging = sparse.csr_matrix((self.weights, (owner, np.arange(owner.size))), (len(self), owner.size))
-        means = averaging @ self.points
-        return np.asarray(means.todense() if sparse.issparse(means) else means, dtype=np.float64)
+        means = np.empty(self.shape)
+        # Some at a time: a product makes a copy of the points in double precision.
+        cuts = np.flatnonzero(np.diff(self.bounds[:-1] // _BLOCK)) + 1
+        for low, high in pairwise([0, *cuts.tolist(), len(self)]):
+            start, stop = self.bounds[low], self.bounds[high]
+            weights = self.weights[start:stop], np.arange(stop - start), self.bounds[low : high + 1] - start
+            product = sparse.csr_matrix(weights, (high - low, stop - start)) @ self.points[start:stop]
+            means[low:high] = product.toarray() if sparse.issparse(product) else product
+        return means
 
     def _rows(self, chosen: np.ndarray) -> slice | np.ndarray:
         """Rows of the chosen distributions; a slice where they are consecutive, so that nothing is copied."""

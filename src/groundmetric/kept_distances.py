@@ -13,8 +13,9 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -89,13 +90,15 @@ class KeptDistances:
 
     def _append(self, content: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab") as file, _locked(file):
+        # Without a buffer: what does not fit on the disk would stay there, and hinder the way back.
+        with open(self.path, "ab", buffering=0) as file, _locked(file):
             end = file.seek(0, os.SEEK_END)
             whole = end - end % _SIZE  # what a killed process left half written is cut off
             file.truncate(whole)
+            left = memoryview(content if whole else _HEADER + content)
             try:
-                file.write(content if whole else _HEADER + content)
-                file.flush()
+                while left:
+                    left = left[file.write(left) :]
                 os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):
@@ -181,7 +184,7 @@ def _checksum(key: bytes, value: float) -> int:
 
 
 @contextlib.contextmanager
-def _locked(file: BinaryIO) -> Iterator[None]:
+def _locked(file: FileIO) -> Iterator[None]:
     """One process appends at a time."""
     if fcntl is None:
         yield

@@ -89,10 +89,8 @@ class GroundMetric:
         Takes an array, a sparse matrix, a data frame or Distributions (then in the order of their `points`).
         """
         points = self._check_points(points)
-        if sparse.issparse(points):
-            return np.asarray(points @ self.components.T, dtype=np.float64)
         if points.dtype == np.float64:
-            return points @ self.components.T
+            return np.asarray(points @ self.components.T)
         z = np.empty((points.shape[0], self.n_components))
         for low in range(0, z.shape[0], _BLOCK):
             z[low : low + _BLOCK] = points[low : low + _BLOCK].astype(np.float64) @ self.components.T

@@ -1,5 +1,7 @@
 """`groundmetric learn --checkpoint`: a run that was stopped goes on to the same files."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,12 +10,17 @@ from groundmetric import cli
 from groundmetric.learning.checkpoints import Checkpoints
 
 
-def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
+def learn(folder):
+    """The command for a small cohort."""
     cohort = gm.datasets.make_cohort(3, 20, 60, cell_types=["A"], n_markers=2, n_programme_genes=5, random_state=0)
     del cohort.uns["truth"]
-    cohort.write_h5ad(tmp_path / "cells.h5ad")
-    options = ["--sample", "sample", "--label", "condition", "--epochs", "6"]
-    command = ["learn", str(tmp_path / "cells.h5ad"), *options, "-o"]
+    cohort.write_h5ad(folder / "cells.h5ad")
+    return ["learn", str(folder / "cells.h5ad"), "--sample", "sample", "--label", "condition"]
+
+
+@pytest.mark.parametrize("more", [[], ["--resample", "--cells-per-sample", "10"]], ids=["once", "resample"])
+def test_a_stopped_run_goes_on(tmp_path, more):
+    command = [*learn(tmp_path), "--epochs", "6", *more, "-o"]
     assert cli.main([*command, str(tmp_path / "whole")]) == 0
     whole = gm.GroundMetric.load(tmp_path / "whole" / "metric.gm").components
 
@@ -33,3 +40,10 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
     assert cli.main([*command, str(tmp_path / "run"), "--checkpoint", checkpoint]) == 0
     np.testing.assert_array_equal(gm.GroundMetric.load(tmp_path / "run" / "metric.gm").components, whole)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["params"].get("resample", False) == bool(more)
+
+
+def test_all_cells_cannot_be_drawn_again(tmp_path, capsys):
+    command = [*learn(tmp_path), "-o", str(tmp_path / "run")]
+    assert cli.main([*command, "--resample", "--cells-per-sample", "all"]) == 2
+    assert "--cells-per-sample is None" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from groundmetric.cluster import Cluster, dask_place, workers
 from groundmetric.cluster.dask_place import DaskPlace
 from groundmetric.cluster.errands import Errand
 from groundmetric.parallel import Threads
-from groundmetric.transport import comparing_elsewhere, elsewhere
+from groundmetric.transport import comparing_elsewhere, elsewhere, pairs
 
 distributed = pytest.importorskip("distributed")
 
@@ -117,6 +117,12 @@ def test_metrics_without_a_projection_and_neighbours_too(on_dask, data, monkeypa
     assert on_dask[0]
     there, here = (gm.kneighbors(data[0], n_neighbors=2, n_jobs=n) for n in (None, 1))
     assert_array_equal(there[0], here[0])
+
+
+def test_large_pairs_give_the_serial_bits(on_dask, data, monkeypatch):
+    monkeypatch.setattr(pairs, "_LARGE", 40 * 40 - 1)
+    assert_array_equal(gm.pairwise_distances(data[0]), gm.pairwise_distances(data[0], n_jobs=1))
+    assert on_dask[0]
 
 
 def test_one_job_stays_here(on_dask, data, serial):

@@ -7,6 +7,8 @@ from numpy.testing import assert_array_equal
 import groundmetric as gm
 from groundmetric.parallel import Threads
 from groundmetric.point_distances import Cost
+from groundmetric.transport import batches
+from groundmetric.transport import pairs as pairs_module
 from groundmetric.transport.basis_messages import PackedBases
 from groundmetric.transport.batches import KeptBases
 from groundmetric.transport.masses import Masses
@@ -104,6 +106,55 @@ def test_values_alone_come_back_without_plans(eager):
         pairs.move_all(D.points)
     assert_array_equal(there.solve(everything), here.solve(everything))
     assert all(answer.bases is None for answer in there._threads.place.answers)
+
+
+@pytest.fixture
+def matrices(monkeypatch):
+    """Pairs with more than 45 costs count as large; the numbers of costs for which a worker made room."""
+    monkeypatch.setattr(pairs_module, "_LARGE", 45)
+    made, inner = [], batches.kernels.solve_pairs
+
+    def solve_pairs(which, first, second, points, bases, max_pivots, buffer, answers):
+        made.append(buffer.size)
+        inner(which, first, second, points, bases, max_pivots, buffer, answers)
+
+    monkeypatch.setattr(batches.kernels, "solve_pairs", solve_pairs)
+    return made
+
+
+@pytest.mark.parametrize("weights", ["equal", "both", "random"])
+@pytest.mark.parametrize("cost", list(Cost))
+def test_workers_make_no_matrix_for_large_pairs(eager, matrices, weights, cost):
+    D, everything = cohort(weights, k=3), np.arange(28)
+    options = {"memory": 0.0, "values_only": True, "cost": cost}
+    usual = transport(D, Threads(1), memory=0.0, cost=cost)
+    here, there = transport(D, Threads(1), **options), transport(D, pretended(), **options)
+    for pairs in (usual, here, there):
+        pairs.move_all(D.points)
+    expected, usually = here.solve(everything), usual.solve(everything)
+    matrices.clear()
+    assert_array_equal(there.solve(everything), expected)
+    assert there.elsewhere.messages > 6
+    assert matrices
+    assert max(matrices) <= 45
+    assert_array_equal(there.answers.pivots, here.answers.pivots)
+    np.testing.assert_allclose(expected, usually, rtol=1e-12)
+
+
+def test_large_pairs_that_are_not_worth_the_way_need_no_matrix_here_either(matrices):
+    D = cohort("both")
+    expected = gm.pairwise_distances(D)
+    there = transport(D, pretended(), memory=0.0, values_only=True)
+    there.move_all(D.points - D.points.mean(axis=0))
+    assert_array_equal(there.solve(np.arange(28)), expected[there.first, there.second])
+    assert there.elsewhere.messages == 0
+    assert max(matrices) <= 45
+
+
+def test_in_learning_large_pairs_keep_their_bases(eager, matrices):
+    D = cohort()
+    walk_together(D, transport(D, Threads(1)), transport(D, pretended()))
+    assert max(matrices) > 45
 
 
 def test_little_work_stays_here():

@@ -5,6 +5,7 @@ import os
 import joblib
 import numpy as np
 import pytest
+from joblib._parallel_backends import LokyBackend
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
@@ -26,6 +27,35 @@ def test_distances_and_learning_give_the_serial_bits(eager, data):
     with joblib.parallel_config(backend="loky", n_jobs=2):
         assert_array_equal(gm.pairwise_distances(data[0]), gm.pairwise_distances(data[0], n_jobs=1))
         assert_array_equal(learner(None).components_, learner(1).components_)
+
+
+class Registered(LokyBackend):
+    """A backend that somebody else registers with joblib; like that of Ray, it gives all answers at the end."""
+
+    supports_return_generator = False
+    configured = submitted = 0
+
+    def configure(self, *given, **options):
+        Registered.configured += 1
+        return super().configure(*given, **options)
+
+    def submit(self, *given, **options):
+        Registered.submitted += 1
+        return super().submit(*given, **options)
+
+
+def test_a_registered_backend_is_used_by_the_same_calls(eager, data):
+    joblib.register_parallel_backend("registered", Registered)
+    options = {"max_epochs": 3, "n_neighbors": 2, "batch_size": 10, "random_state": 0}
+    with joblib.parallel_config(backend="registered", n_jobs=2):
+        there = gm.pairwise_distances(data[0])
+        assert Registered.submitted > 1
+        assert Registered.configured == 1
+        learner = gm.GroundMetricLearner(**options).fit(*data)
+    assert Registered.submitted > 3 * options["max_epochs"]
+    assert Registered.configured == 2  # workers are called together once, not for every step
+    assert_array_equal(there, gm.pairwise_distances(data[0], n_jobs=1))
+    assert_array_equal(learner.components_, gm.GroundMetricLearner(**options).fit(*data).components_)
 
 
 def test_a_process_that_dies_or_errs_is_replaced(tmp_path):

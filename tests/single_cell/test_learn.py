@@ -1,5 +1,7 @@
 """tl.learn: what it writes, that it survives files, and that the same cells give the same metric from anywhere."""
 
+import tracemalloc
+
 import anndata as ad
 import numpy as np
 import pandas as pd
@@ -110,6 +112,28 @@ def test_of_a_file_the_drawn_cells_and_selected_genes_come_back(cohort, tmp_path
     assert (part.X != expected.X).nnz == 0
     np.testing.assert_allclose(part.obsm["X_groundmetric"], expected.obsm["X_groundmetric"], rtol=1e-12)
     np.testing.assert_array_equal(part.varm["groundmetric_components"], metric.components.T)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_epochs")
+def test_while_learning_there_is_one_copy_of_the_points(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    cells = ad.AnnData(sparse.random(3000, 400, 0.3, "csr", np.float32, random_state=0))
+    cells.obs["sample"] = random.permutation(np.arange(3000) % 10).astype(str)  # mixed, as they are in an atlas
+    cells.obs["condition"] = np.array(["a", "b"])[cells.obs["sample"].astype(int) % 2]
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    held, inner = [], gm.GroundMetricLearner.fit
+
+    def fit(self, *given, **options):
+        held.append(tracemalloc.get_traced_memory()[0])
+        return inner(self, *given, **options)
+
+    monkeypatch.setattr(gm.GroundMetricLearner, "fit", fit)
+    tracemalloc.start()
+    part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", genes="all", n_cells=250, max_epochs=1)
+    tracemalloc.stop()
+    assert held[0] < 1.5 * (part.X.data.nbytes + part.X.indices.nbytes)
+    names = ad.read_h5ad(tmp_path / "cells.h5ad")[part.obs_names]
+    np.testing.assert_array_equal(part.X.toarray(), names.X.toarray())  # in the order of the file again
 
 
 def test_whole_numbers_in_a_layer_can_be_learned_from(cohort):

@@ -1,5 +1,7 @@
 """Matrices are read in pieces, from memory or files, and every way gives the same values."""
 
+import tracemalloc
+
 import anndata as ad
 import numpy as np
 import pytest
@@ -52,6 +54,27 @@ def test_read_gives_the_wanted_rows_and_columns(kind, dtype, open_matrix):
     assert found.dtype == ("float64" if dtype == "float64" else "float32")
     assert sparse.issparse(found) == (kind != "dense")
     np.testing.assert_array_equal(as_array(read(matrix, ROWS)), DENSE[ROWS])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 40])
+def test_read_does_not_depend_on_the_size_of_pieces(kind, size, open_matrix):
+    matrix = open_matrix(KINDS[kind](DENSE.astype(np.float32)))
+    found = read(matrix, ROWS, COLUMNS, size)
+    np.testing.assert_array_equal(as_array(found), DENSE[np.ix_(ROWS, COLUMNS)])
+    assert found.dtype == np.float32
+    assert sparse.issparse(found) == (kind != "dense")
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_what_is_read_is_in_memory_once(kind):
+    whole = sparse.random(8000, 100, 0.3, "csr", np.float32, random_state=0)
+    matrix = whole.toarray() if kind == "dense" else whole
+    tracemalloc.start()
+    found = read(matrix, np.arange(8000), np.arange(90), 10_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.35 * (found.nbytes if kind == "dense" else found.data.nbytes + found.indices.nbytes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,10 +133,9 @@ def test_few_rows_are_picked_in_order_and_many_are_read_in_one_stretch():
         assert spy.asked == [asked]
 
 
-def test_no_stretch_of_a_file_is_longer_than_a_piece(monkeypatch):
-    monkeypatch.setattr("groundmetric.cells.matrix.pieces.__defaults__", (None, 10 * DENSE.shape[1]))
+def test_no_stretch_of_a_file_is_longer_than_a_piece():
     spy = Spy(DENSE.astype(np.float32))
-    np.testing.assert_array_equal(read(spy, ROWS), DENSE[ROWS])
+    np.testing.assert_array_equal(read(spy, ROWS, size=10 * DENSE.shape[1]), DENSE[ROWS])
     assert spy.asked == [slice(0, 10), slice(10, 11), slice(31, 32), slice(68, 70)]
 
 

@@ -1,11 +1,14 @@
 """Fresh cells for every epoch: more of them are seen, and what is learned is learned as before."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import groundmetric as gm
 from groundmetric.cells.columns import draw, samples_of
 from groundmetric.cells.matrix import read
+from groundmetric.learning.checkpoints import Checkpoints
 
 OPTIONS = {"sample_key": "sample", "label_key": "condition", "max_epochs": 6, "tol": 0.0}
 
@@ -74,11 +77,78 @@ def test_samples_without_a_label_and_held_out_samples(cohort, monkeypatch):
     assert {(), *((epoch,) for epoch in range(1, OPTIONS["max_epochs"]))} == set(turns)
 
 
-def test_what_cannot_be_resampled(cohort, tmp_path):
+def test_what_cannot_be_resampled(cohort):
     with pytest.raises(ValueError, match="n_cells is None"):
         gm.tl.learn(cohort, **OPTIONS, n_cells=None, resample=True)
-    with pytest.raises(ValueError, match="no checkpoint"):
-        gm.tl.learn(cohort, **OPTIONS, resample=True, checkpoint=tmp_path / "state")
+
+
+FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 24, "checkpoint_every": 0.0}
+
+
+class Stopped(Exception):
+    """Stands for a power cut."""
+
+
+def stopped_after(n_writes, cells, **options):
+    """Learning up to a power cut right after so many checkpoints were written; returns how many were."""
+    inner, count = Checkpoints.write, [0]
+
+    def write(self, state):
+        inner(self, state)
+        count[0] += 1
+        if count[0] == n_writes:
+            raise Stopped
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Stopped):
+        patch.setattr(Checkpoints, "write", write)
+        learn(cells, **{**FRESH, **options})
+    return count[0]
+
+
+def assert_same(one, other):
+    np.testing.assert_array_equal(one[0], other[0])
+    for name, values in one[1].items():
+        if not name.startswith("seconds"):
+            np.testing.assert_array_equal(values, other[1][name])
+
+
+@pytest.mark.filterwarnings("ignore:.*max_epochs")
+@pytest.mark.filterwarnings("ignore:.*stratum")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"neighbors": "nearest", "refresh": 1},
+        {"validation_fraction": 0.3, "n_restarts": 2, "batch_key": "batch"},
+    ],
+    ids=["plain", "nearest", "validation, restarts, batches"],
+)
+def test_stopped_anywhere_it_goes_on_to_the_same_result(cohort, tmp_path, options):
+    cohort.obs["batch"] = cohort.obs["sample"].cat.codes.to_numpy() // 2 % 2
+    whole = learn(cohort, **FRESH, **options)
+    n_writes = stopped_after(-1, cohort, **options, checkpoint=tmp_path / "whole")
+    assert n_writes > FRESH["max_epochs"]  # within epochs, too
+    for stop in range(1, n_writes + 1, 1 if not options else 5):
+        state = tmp_path / str(stop)
+        assert stopped_after(stop, cohort, **options, checkpoint=state) == stop
+        assert_same(learn(cohort, **FRESH, **options, checkpoint=state), whole)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_epochs")
+def test_a_state_of_other_cells_is_refused(cohort, tmp_path):
+    """Also where the first draw, by which data are recognised at first, is the same."""
+    stop = stopped_after(-1, cohort, checkpoint=tmp_path / "whole") - 1
+    assert stopped_after(stop, cohort, checkpoint=tmp_path / "state") == stop
+    for options in ({"resample": False}, {"n_cells": 11}):
+        with pytest.raises(ValueError, match="checkpoint of other"):
+            learn(cohort, **{**FRESH, **options}, checkpoint=tmp_path / "state")
+    samples = samples_of(cohort.obs, "sample")
+    late = np.setdiff1d(draw(samples, 12, 0, FRESH["max_epochs"] - 1), draw(samples, 12, 0))
+    changed = cohort.copy()
+    factor = np.where(np.isin(np.arange(cohort.n_obs), late), 1.5, 1.0).astype(np.float32)
+    changed.X = changed.X.multiply(factor[:, None]).tocsr()
+    with pytest.raises(ValueError, match="after 2 epochs are not those of the checkpoint"):
+        learn(changed, **FRESH, checkpoint=tmp_path / "state")
 
 
 def test_a_draw_depends_on_the_turn(cohort):

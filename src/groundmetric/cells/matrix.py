@@ -19,6 +19,8 @@ from scipy import sparse
 _PIECE = 4_000_000
 # In a file, a stretch is read whole if at least one of so many rows of it is wanted: picking them is slower than that.
 _PICKED = 10
+# An array that is too small for the next piece grows by this factor at least.
+_ROOM = 1.125
 
 
 class Piece(NamedTuple):
@@ -44,14 +46,63 @@ def pieces(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, siz
             yield Piece(slice(low, high), slice(0, columns.size), _as_float(values))
 
 
-def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None) -> Any:
-    """These rows and columns (None: all), both ascending, as a CSR matrix or an array."""
-    strips: dict[int, list[Any]] = {}
-    for piece in pieces(matrix, rows, columns):
-        strips.setdefault(piece.rows.start, []).append(piece.values)
-    if not strips:
-        return np.empty((rows.size, matrix.shape[1] if columns is None else columns.size), np.float32)
-    return _stacked([_stacked(strip, axis=1) for strip in strips.values()], axis=0)
+def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size: int = _PIECE) -> Any:
+    """These rows and columns (None: all), both ascending, as a CSR matrix or an array; in pieces of about `size`."""
+    n_columns = matrix.shape[1] if columns is None else columns.size
+    found = pieces(matrix, rows, columns, size)
+    first = next(found, None)
+    if first is None:
+        return np.empty((rows.size, n_columns), np.float32)
+    if first.values.shape == (rows.size, n_columns):  # a single one is not copied
+        return first.values.tocsr() if sparse.issparse(first.values) else first.values
+    found = itertools.chain([first], found)
+    if sparse.issparse(first.values):
+        return _joined(found, n_columns)
+    return _filled(found, (rows.size, n_columns), first.values.dtype)
+
+
+def _filled(found: Iterator[Piece], shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """Dense pieces in one array."""
+    whole = np.empty(shape, dtype)
+    for piece in found:
+        whole[piece.rows, piece.columns] = piece.values
+    return whole
+
+
+def _joined(found: Iterator[Piece], n_columns: int) -> sparse.csr_matrix:
+    """Sparse pieces as one matrix. Each strip of rows is added and forgotten, so that there are never two copies."""
+    data, indices, ends = _Growing(), _Growing(), [np.zeros(1, np.int64)]
+    for _, strip in itertools.groupby(found, key=lambda piece: piece.rows.start):
+        parts = [piece.values for piece in strip]
+        part = (parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")).tocsr()
+        data.add(part.data)
+        indices.add(part.indices)
+        ends.append(ends[-1][-1] + part.indptr[1:].astype(np.int64))
+    indptr = np.concatenate(ends)
+    few = indptr[-1] <= np.iinfo(np.int32).max
+    return sparse.csr_matrix(
+        (data.whole(), indices.whole(), indptr.astype(np.int32) if few else indptr), (indptr.size - 1, n_columns)
+    )
+
+
+class _Growing:
+    """An array that grows in place: where there are many values, the system moves pages and copies nothing."""
+
+    def __init__(self) -> None:
+        self._values, self._size = np.empty(0), 0
+
+    def add(self, part: np.ndarray) -> None:
+        if not self._size:
+            self._values = part.copy()
+        end = self._size + part.size
+        if end > self._values.size:
+            self._values.resize(max(end, int(_ROOM * self._size)), refcheck=False)
+        self._values[self._size : end] = part
+        self._size = end
+
+    def whole(self) -> np.ndarray:
+        self._values.resize(self._size, refcheck=False)
+        return self._values
 
 
 def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:
@@ -60,15 +111,6 @@ def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, component
     for piece in pieces(matrix, rows, columns):
         z[piece.rows] += piece.values @ components[:, piece.columns].T
     return z
-
-
-def _stacked(parts: list[Any], axis: int) -> Any:
-    """Parts below or beside each other, as a CSR matrix or an array; a single one is not copied."""
-    if len(parts) == 1:
-        return parts[0].tocsr() if sparse.issparse(parts[0]) else parts[0]
-    if not sparse.issparse(parts[0]):
-        return np.concatenate(parts, axis=axis)
-    return (sparse.vstack if axis == 0 else sparse.hstack)(parts, format="csr")
 
 
 def layout(matrix: Any) -> str:

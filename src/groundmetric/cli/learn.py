@@ -13,7 +13,8 @@ from .output import log, new_folder, print_findings, write_findings
 
 SPELLING = {
     "sample_key": "--sample", "label_key": "--label", "batch_key": "--batch", "cell_type_key": "--cell-type",
-    "layer": "--layer", "use_rep": "--rep", "genes": "--genes", "n_components": "--components",
+    "n_cells": "--cells-per-sample", "resample": "--resample", "layer": "--layer", "use_rep": "--rep",
+    "genes": "--genes", "n_components": "--components",
 }  # fmt: skip
 TOP = 10
 
@@ -36,6 +37,7 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
                          help="drawn at most; or all (%(default)s)")  # fmt: skip
+    command.add_argument("--resample", action="store_true", help="draw other cells for every epoch; takes longer")
     command.add_argument("--cell-type", metavar="COLUMN", help="column of obs that is counted (cell_type, if there)")
     command.add_argument("--components", metavar="N", type=count, help="dimensions of the learned space (5)")
     command.add_argument("--strength", metavar="X", type=number, default=0.1, help="of the penalty (%(default)s)")
@@ -68,8 +70,8 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     started = time.perf_counter()
     cells = tl.learn(
         options.cells, options.sample, options.label, batch_key=options.batch, target=options.target,
-        layer=options.layer, use_rep=options.rep, genes=options.genes,
-        n_cells=options.cells_per_sample, random_state=options.seed, n_components=options.components,
+        layer=options.layer, use_rep=options.rep, genes=options.genes, n_cells=options.cells_per_sample,
+        resample=options.resample, random_state=options.seed, n_components=options.components,
         strength=options.strength, max_epochs=options.epochs, n_jobs=options.jobs, verbose=1,
         checkpoint=options.checkpoint,
     )  # fmt: skip

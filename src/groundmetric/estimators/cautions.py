@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..distances import warn_of_pivot_limit
 from ..distributions import Distributions
 from ..learning.training import Outcome
+from ..learning.vanishing import has_vanished
 from ..triplets import Classes, Supervision
 from ..triplets.choosing import candidates
 
@@ -23,16 +24,15 @@ def check_classes(D: Distributions, known: Supervision, classes: Any) -> None:
 
 
 def check_fresh(learner: Any, X: Any, fresh: Any) -> None:
-    """Fresh points can be learned from if they are used as they come, and nobody expects the old ones again."""
+    """Fresh points can be learned from if they are used as they come."""
     if fresh is None:
         return
     if not callable(fresh):
         raise TypeError(f"fresh is a {type(fresh).__name__}: expected a function from epochs to Distributions")
     if not isinstance(X, Distributions):
         raise ValueError("fresh is given, but X are points: give Distributions, of which there can be others")
-    for name in ("checkpoint", "feature_map"):
-        if getattr(learner, name) is not None:
-            raise ValueError(f"fresh points go together with no {name}: leave one of the two out")
+    if learner.feature_map is not None:
+        raise ValueError("fresh points go together with no feature_map: leave one of the two out")
 
 
 def check_class_sizes(D: Distributions, codes: np.ndarray, classes: list) -> None:
@@ -77,8 +77,15 @@ def warn_of_training(runs: list[Outcome], planned: int) -> None:
     warn_of_pivot_limit(sum(run.stopped_pivoting for run in runs))
 
 
-def warn_of_zero(components: np.ndarray | None) -> None:
-    """A penalty with exact zeros may leave nothing."""
-    if components is not None and not np.any(components):
+def warn_of_zero(learner: Any) -> None:
+    """A penalty may leave nothing, or so little that its direction is chance."""
+    if not np.any(getattr(learner, "components_", True)):
         message = "the penalty has set the whole metric to 0, which tells nothing apart: lower `strength`"
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    elif has_vanished(learner.history_, learner.margin, learner.strength):
+        message = (
+            f"a penalty of strength {learner.strength:g} outweighs the labels: the metric has shrunk to nearly 0, and "
+            "what is left of it is chance; lower `strength`"
+        )
+    else:
+        return
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -21,13 +21,15 @@ from .checks import check_number
 _MATTER = ("metric", "cost", "validation_fraction", "n_restarts")
 
 
-def checkpoints_of(learner: Any, D: Distributions, known: Supervision, settings: Settings) -> Checkpoints | None:
-    """Where a learner's states go, if anywhere."""
+def checkpoints_of(
+    learner: Any, D: Distributions, known: Supervision, settings: Settings, *, fresh: bool
+) -> Checkpoints | None:
+    """Where a learner's states go, if anywhere. `fresh`: its points change from epoch to epoch."""
     if learner.checkpoint is None:
         return None
     check_number("checkpoint_every", learner.checkpoint_every, low=0.0)
     seed = learner.random_state if isinstance(learner.random_state, numbers.Integral) else None
-    parameters = [asdict(settings), *(getattr(learner, name) for name in _MATTER), seed]
+    parameters = [asdict(settings), *(getattr(learner, name) for name in _MATTER), seed, *["fresh points"] * fresh]
     belongs_to = {
         "data": fingerprints.of_cohort(D).hex(),
         "labels": _hash(known, "labels"),

@@ -201,7 +201,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         strata : batch, site or donor of each distribution (or row), which the metric should not learn: distributions
             should be nearer to those of like label in other strata than to those of unlike label in their own.
         fresh : function from a number of epochs to the Distributions of `X` with other points, which are learned from
-            thereafter; all need a label, and there can be no checkpoint. None: always those of `X`.
+            thereafter; all need a label. With a checkpoint, the same number must give the same ones. None: those of X.
         """
         check_fresh(self, X, fresh)
         D, known = self._check_data(X, y, groups, strata)
@@ -214,13 +214,13 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         held_out = hold_out(known.targets[0].levels, self.validation_fraction, random)
         warn_of_strata(known, held_out)
         jobs: dict[str, Any] = {"n_restarts": self.n_restarts, "n_jobs": self.n_jobs, "verbose": self.verbose}
-        jobs |= {"checkpoints": checkpoints_of(self, D, known, settings), "fresh": fresh}
+        jobs |= {"checkpoints": checkpoints_of(self, D, known, settings, fresh=fresh is not None), "fresh": fresh}
         model = self._model(settings, centre, scale)
         runs = train_all(D, known, settings, model, scale, held_out, random, **jobs)
         best = min(runs, key=lambda run: run.loss)
         self._keep(best, model.metric(best.kept, D.features, variance), raw)
         warn_of_training(runs, settings.max_epochs * self.n_restarts)
-        warn_of_zero(getattr(self, "components_", None))
+        warn_of_zero(self)
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from tqdm import tqdm
 
@@ -11,7 +9,7 @@ from ..cluster import workers
 from ..distributions import Distributions
 from ..learning.checkpoints import Checkpoints
 from ..learning.models import Model
-from ..learning.renewal import Fresh, renew
+from ..learning.renewal import Fresh
 from ..learning.training import Outcome, Settings, train
 from ..triplets import Supervision
 from .checkpointing import Saving
@@ -46,11 +44,6 @@ def train_all(
             bar.set_postfix(loss=f"{history['loss'][-1]:.3f}", active=f"{history['active'][-1]:.0%}", refresh=False)
             bar.update()
 
-        def after_step(run: Any) -> None:
-            saving.after_step(run)
-            if fresh is not None:
-                renew(run, fresh)
-
         for _ in range(len(runs), n_restarts):
             try:
                 run = train(
@@ -63,8 +56,9 @@ def train_all(
                     threads=threads,
                     random=random,
                     on_epoch=show,
-                    on_step=after_step,
+                    on_step=saving.after_step,
                     state=state,
+                    fresh=fresh,
                 )
             except KeyboardInterrupt:  # before this run had a start; an earlier one is still worth keeping
                 if not runs:

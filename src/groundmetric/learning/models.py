@@ -75,7 +75,7 @@ class LinearModel:
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
         components = parameters / self.scale
-        return np.asarray(D.points @ components.T, dtype=np.float64) - components @ self.centre
+        return GroundMetric(components).project(D.points) - components @ self.centre
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
         return parameters

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..triplets import Triplets
 from .optimiser import Adam
+from .renewal import Fresh, take_again
 
 # What a run consists of beside its arrays: numbers that JSON can hold.
 _PLAIN = ("finished", "converged", "stopped_pivoting", "penalty_weight", "best", "since_best")
@@ -23,6 +24,7 @@ def state_of(run: Any) -> State:
         "W": run.W,
         "kept": run.kept,
         "unit": run.objective.unit,
+        "drawn": run.drawn,
         "part_names": list(run.parts[0] if run.parts else ()),
     }
     state |= named("optimiser", optimiser_state(run.optimiser))
@@ -37,12 +39,17 @@ def state_of(run: Any) -> State:
     return {name: value for name, value in state.items() if value is not None}
 
 
-def restore(run: Any, state: State) -> None:
-    """Put a run, fresh from its constructor, where `state_of` found another one."""
+def restore(run: Any, state: State, fresh: Fresh | None = None) -> None:
+    """Put a run, as its constructor leaves it, where `state_of` found another one.
+
+    `fresh` must give the points again that the other one had, where these changed from epoch to epoch.
+    """
     for name in (*_PLAIN, "W", "kept"):
         setattr(run, name, state[name])
     set_optimiser_state(run.optimiser, under("optimiser", state))
     set_random_state(run.random, under("random", state))
+    # The last epoch is followed by no other, and by no other points.
+    take_again(run, fresh, len(state["history.loss"]) - int(run.finished), state.get("drawn"))
     run.use(Triplets(**under("triplets", state)))
     run.objective.unit = state["unit"]
     run.objective.pairs.restore(under("pairs", state))

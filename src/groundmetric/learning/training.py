@@ -19,8 +19,10 @@ from .nuisance import StrataVariance
 from .objective import Evaluation, Objective
 from .optimiser import Adam
 from .penalties import Penalty, ProximalPenalty
+from .renewal import Fresh, renew
 from .run_states import State, restore
 from .start import discriminating_start, random_start
+from .vanishing import has_vanished
 
 
 @dataclass(frozen=True)
@@ -76,20 +78,22 @@ def train(
     on_epoch: Callable[[dict[str, list]], None],
     on_step: Callable[[_Run], None] = lambda run: None,
     state: State | None = None,
+    fresh: Fresh | None = None,
 ) -> Outcome:
     """One run from one start, or on from the state of another.
 
-    `held_out` marks distributions that are only used to decide when to stop.
+    `held_out` marks distributions that are only used to decide when to stop; `fresh` gives other points every epoch.
     """
     run = _Run(D, known, settings, model, scale, held_out, threads, random)
     if state is None:
         run.begin()
     else:
-        restore(run, state)
+        restore(run, state, fresh)
     try:
         while not run.finished:
             if run.step():
                 on_epoch(run.history)
+            renew(run, fresh)
             on_step(run)
     except KeyboardInterrupt:
         run.interrupted = True
@@ -110,6 +114,7 @@ class _Run:
     ) -> None:
         self.settings, self.random, self.threads = settings, random, threads
         self.D, self.known, self.held_out = D, known, held_out
+        self.drawn: str | None = None  # what the present points are recognised by, if they are not the first ones
         self.model, self.scale = model, scale
         self.history: dict[str, list] = {name: [] for name in HISTORY}
         self.finished = self.converged = self.interrupted = False
@@ -270,7 +275,8 @@ class _Run:
             settled = recent.size > patience and np.ptp(recent) < small
         pulled = self.penalty_weight > 0.0 or self.nuisance is not None
         done = history["active"][-1] == 0.0 and not pulled  # no triplet pulls: W will not move again
-        self.converged = bool(settled or done)
+        vanished = has_vanished(history, self.settings.margin, self.settings.strength)
+        self.converged = bool(settled or done or vanished)
         self.finished = self.converged or len(history["loss"]) >= self.settings.max_epochs
 
     def _count_pivot_limits(self, pairs: np.ndarray) -> None:

@@ -84,6 +84,8 @@ def fit(
     if warn:
         warn_of_counts(raw, values.layer, stacklevel=4)
     D = Distributions(known, samples.names[samples.codes[rows[training]]], features=list(values.names[columns]))
+    # While learning there is one copy of the points: D has them by sample, which is undone afterwards.
+    points, known = None if training.all() else points, None
 
     def fresh(epoch: int) -> Distributions:
         assert redraw is not None
@@ -97,14 +99,21 @@ def fit(
         strata=None if strata is None else strata.loc[D.names].to_numpy(),
         fresh=None if redraw is None else fresh,
     )
-    return Fitted(learner, columns, found.mean, raw), points
+    return Fitted(learner, columns, found.mean, raw), _as_read(D) if points is None else points
+
+
+def _as_read(D: Distributions) -> Any:
+    """The points of D in the order in which they were given."""
+    if np.all(np.diff(D.order) > 0):
+        return D.points
+    return D.points[np.argsort(D.order)]
 
 
 def _same(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarray, samples: Samples) -> Distributions:
-    """The distributions of D with other cells."""
-    other = Distributions(read(matrix, rows, columns), samples.names[samples.codes[rows]], features=D.features)
-    place = {name: d for d, name in enumerate(other.names)}  # as drawn cells happen to come
-    return other[[place[name] for name in D.names]]
+    """The distributions of D with other cells, brought into their order here: each step after would copy them again."""
+    names = samples.names[samples.codes[rows]]
+    order = np.argsort(pd.Index(D.names).get_indexer(names), kind="stable")
+    return Distributions(read(matrix, rows, columns)[order], names[order], features=D.features)
 
 
 def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> pd.Series:

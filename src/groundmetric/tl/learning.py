@@ -82,8 +82,6 @@ def learn(
     learner = make_learner(parameters, random_state)
     if resample and n_cells is None:
         raise ValueError("resample is True, but n_cells is None: there are no other cells to draw; give a number")
-    if resample and learner.checkpoint is not None:
-        raise ValueError("resample is True, but fresh cells go together with no checkpoint: leave one of the two out")
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import pair_kernels as kernels
 from .basis_messages import PackedBases, join_bases, pack_bases, split_bases, unpack_bases
+from .large_pairs import solve_large_pairs
 
 # What a pair starts from: nothing, a basis in the message, or the basis that the worker kept.
 COLD, SENT, KEPT = 0, 1, 2
@@ -29,6 +30,7 @@ class Batch:
     z: np.ndarray  # as in pair_kernels.Points, and so on
     bounds: np.ndarray
     units: np.ndarray  # empty where all masses are equal
+    shares: np.ndarray  # empty where all masses are equal, or no pair is large
     uniform: np.ndarray
     cost: int
     max_pivots: int
@@ -38,6 +40,7 @@ class Batch:
     step: int  # the present one
     session: str  # whose pairs these are; "": the worker keeps nothing
     with_bases: bool  # whether bases are part of the answer
+    large: np.ndarray  # (n_pairs,) bool: to be solved without a matrix of costs, and without a basis
 
     @property
     def n_bytes(self) -> int:
@@ -118,7 +121,7 @@ def solve_batch(batch: Batch) -> BatchAnswer:
         _writable(batch.z),
         _writable(batch.bounds),
         _writable(batch.units),
-        np.empty(0),
+        _writable(batch.shares),
         _writable(batch.uniform),
         batch.cost,
     )
@@ -132,9 +135,11 @@ def solve_batch(batch: Batch) -> BatchAnswer:
     )
     solved, missing = _start(batch, nodes, first, second, points, bases)
     answers = kernels.Answers(np.zeros(nodes.size), np.zeros(nodes.size, np.int64), np.ones(nodes.size, bool))
-    if solved.size:
-        buffer = np.empty(int((sizes[first[solved]] * sizes[second[solved]]).max()))
-        kernels.solve_pairs(solved, first, second, points, bases, batch.max_pivots, buffer, answers)
+    usual = solved[~batch.large[solved]]
+    if usual.size:
+        buffer = np.empty(int((sizes[first[usual]] * sizes[second[usual]]).max()))
+        kernels.solve_pairs(usual, first, second, points, bases, batch.max_pivots, buffer, answers)
+    solve_large_pairs(solved[batch.large[solved]], first, second, points, batch.max_pivots, answers)
     packed = pack_bases(solved, nodes, bases) if batch.with_bases else None
     if packed is not None and batch.session:
         for place, basis in zip(solved, split_bases(nodes[solved], packed), strict=True):

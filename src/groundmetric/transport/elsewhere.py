@@ -40,6 +40,7 @@ class Elsewhere:
     sizes : of the distributions
     max_pivots : int, -1 for none
     values_only : leave the trees where they are; pairs start cold then
+    large : which pairs are solved without a matrix of their costs; none, unless values alone are wanted
     """
 
     def __init__(
@@ -51,11 +52,12 @@ class Elsewhere:
         max_pivots: int,
         *,
         values_only: bool,
+        large: np.ndarray,
     ) -> None:
         self._place, self._first, self._second = place, first, second
         self._nodes = sizes[first] + sizes[second] + 1
         self._work = (sizes[first] * sizes[second]).astype(np.float64)
-        self._max_pivots, self.values_only = max_pivots, values_only
+        self._max_pivots, self.values_only, self._large = max_pivots, values_only, large
         self._session = uuid.uuid4().hex if place.remembers and not values_only else ""
         if self._session:
             place.at_the_end(forget_session, self._session)
@@ -172,7 +174,7 @@ class Elsewhere:
     def _message(self, pairs: np.ndarray, worker: str | None, points: Points, bases: Bases) -> Batch:
         owners, places = np.unique(np.concatenate([self._first[pairs], self._second[pairs]]), return_inverse=True)
         rows = [slice(points.bounds[d], points.bounds[d + 1]) for d in owners]
-        uniform = points.uniform[owners]
+        uniform, large = points.uniform[owners], self._large[pairs]
         start = np.where(bases.warm[pairs], SENT, COLD).astype(np.int8)
         if self.values_only:
             start[:] = COLD
@@ -183,9 +185,10 @@ class Elsewhere:
             pairs=pairs,
             first=places[: pairs.size],
             second=places[pairs.size :],
-            z=np.concatenate([points.z[row] for row in rows]),
+            z=_stretches(points.z, rows),
             bounds=np.concatenate([[0], np.cumsum(points.bounds[owners + 1] - points.bounds[owners])]),
-            units=np.empty(0, np.int64) if uniform.all() else np.concatenate([points.units[row] for row in rows]),
+            units=_stretches(points.units, [] if uniform.all() else rows),
+            shares=_stretches(points.shares, [] if uniform.all() or not large.any() else rows),
             uniform=uniform,
             cost=points.cost,
             max_pivots=self._max_pivots,
@@ -195,7 +198,12 @@ class Elsewhere:
             step=self._step,
             session=self._session,
             with_bases=not self.values_only,
+            large=large,
         )
+
+
+def _stretches(values: np.ndarray, rows: list[slice]) -> np.ndarray:
+    return np.concatenate([values[:0], *(values[row] for row in rows)])
 
 
 def _fewer(slots: dict[str, int], most: int) -> dict[str, int]:

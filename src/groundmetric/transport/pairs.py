@@ -12,16 +12,14 @@ from ..point_distances import Cost
 from . import pair_kernels as kernels
 from .basis_messages import PackedBases, pack_bases, unpack_bases
 from .elsewhere import Elsewhere
-from .large import solve_points
+from .large_pairs import solve_large_pairs
 from .masses import Masses, integer_masses
-from .plan import Status
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
 _BATCH = 2e6
 _LINE_BATCH = 1e6
-# Pairs with more entries than this (200 MB of costs) are solved without a matrix of them, where only values are wanted
-# and no cluster is there to share them.
+# Pairs with more entries than this (200 MB of costs) are solved without a matrix of them, where only values are wanted.
 _LARGE = 25e6
 
 
@@ -72,7 +70,7 @@ class PairTransport:
         self._means = np.zeros((n_distributions, n_components))
         self._travel_at_solve = np.full(n_pairs, np.inf)
         self._local = threading.local()
-        self._values_only = values_only
+        self._large = (self._work > _LARGE) & values_only
         self.elsewhere = self._far_side(values_only)
 
     def _far_side(self, values_only: bool) -> Elsewhere | None:
@@ -80,8 +78,8 @@ class PairTransport:
         if self._threads.place is None:
             return None
         sizes = np.diff(self._points.bounds)
-        options = {"values_only": values_only}
-        return Elsewhere(self._threads.place, self.first, self.second, sizes, self._max_pivots, **options)
+        pairs = self.first, self.second, sizes, self._max_pivots
+        return Elsewhere(self._threads.place, *pairs, values_only=values_only, large=self._large)
 
     def _place_bases(self, memory: float) -> None:
         """Lay out the bases, those of the first pairs to be kept, the rest to be overwritten at every solve."""
@@ -125,30 +123,22 @@ class PairTransport:
 
     def solve(self, which: np.ndarray) -> np.ndarray:
         """Exact values of these pairs."""
-        large = (self._work[which] > _LARGE) & (self._values_only and self.elsewhere is None)
-        self._threads.map(self._solve_large, which[large])
-        self._solve_usual(which[~large])
+        if not self._solve_elsewhere(which):
+            large = self._large[which]
+            self._threads.map(self._solve_large, which[large])
+            self._solve_usual(which[~large])
         self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
         return self.answers.value[which]
 
     def _solve_usual(self, which: np.ndarray) -> None:
-        if not which.size or self._solve_elsewhere(which):
+        if not which.size:
             return
         self._make_room(which)
         batches = in_batches(self._work[which], self._threads.n_jobs, _BATCH)
         self._threads.map(self._solve_batch, [which[batch] for batch in batches])
 
     def _solve_large(self, pair: int) -> None:
-        """One pair without a matrix of its costs."""
-        points, ends = self._points, [self.first[pair], self.second[pair]]
-        (x, a), (y, b) = (
-            (points.z[low:high], points.shares[low:high])
-            for low, high in ((points.bounds[d], points.bounds[d + 1]) for d in ends)
-        )
-        limit = None if self._max_pivots < 0 else self._max_pivots
-        plan = solve_points(x, y, a, b, cost=self._cost, max_pivots=limit)
-        self.answers.value[pair], self.answers.pivots[pair] = plan.value, plan.pivots
-        self.answers.optimal[pair] = plan.status is Status.OPTIMAL
+        solve_large_pairs(np.array([pair]), self.first, self.second, self._points, self._max_pivots, self.answers)
 
     def _solve_elsewhere(self, which: np.ndarray) -> bool:
         """Solve on other machines, if there are any and it is worth the way."""
