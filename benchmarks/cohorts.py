@@ -22,7 +22,8 @@ def modes_2000d(n_distributions: int = 40, n_points: int = 1000, n_features: int
     for d, label in enumerate(y):
         rows = slice(d * n_points, (d + 1) * n_points)
         points[rows] = (shifted if label else centres)[random.integers(0, 10, n_points)]
-        points[rows] += random.normal(size=(n_points, n_features))
+        for row in points[rows]:  # by and by, so that making them takes no more memory than having them
+            row += random.normal(size=n_features)
     return gm.Distributions(points, np.repeat(np.arange(n_distributions), n_points)), y
 
 

@@ -1,4 +1,4 @@
-"""Choosing margin, strength and shrinkage on held-out distributions, then averaging what the folds have learned."""
+"""Choosing margin, strength and shrinkage on held-out distributions, then averaging what the best settings learn."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ from .feasibility import Split
 from .neighbourhoods import balanced_mean
 from .spaces import SPACES, components_of, usable_spaces
 from .splits import folds, shuffled
-from .trying import Setting, best_first, fit_and_score, joined, judge
+from .trying import Setting, best_first, fit_and_score, joined, judge, learn
 
-_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+# The paper's grid, but for where its strengths end: in our units larger ones leave nothing of most metrics, and data of
+# weak signal need smaller ones.
+_MARGINS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+_STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Share of the epochs that each round of the search may use, and share of the grid that enters it. Until the last, a
 # few points of each distribution tell what is hopeless.
 _ROUNDS = ((0.1, 1.0), (0.3, 1 / 3), (1.0, 1 / 8))
@@ -44,18 +47,19 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     early: all learn from 100 points per distribution for a tenth of the epochs, the best third for three tenths, the
     best eighth from all points to the end; one whose penalty outweighs the labels, so that it ends at a metric of 0, is
     abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote by e^(-distance),
-    each class counting the same. With few distributions the best of many settings is best by luck; so the metrics of
-    the settings that reached the end, from all folds, are averaged, which is steadier than any one of them.
+    each class counting the same. With few distributions the best of many settings is best by luck; so the settings that
+    reached the end all learn from all distributions, and their metrics are averaged, which is steadier than any one.
 
-    The average may be shrunk towards a metric that does not know the labels (principal components of the features as
-    given or standardised), where held-out distributions are better off by more than one standard error. A shrinkage of
-    1 means that the labels do not help.
+    The average is shrunk half way (the middle of `shrinkages`) towards a metric that does not know the labels, that of
+    standardised features: between too few distributions to be sure, both know something. Another shrinkage, or one
+    towards the features as given, is taken where held-out distributions are better off by more than one standard error.
+    0 means that the labels say all, 1 that they do not help.
 
     Parameters
     ----------
     learner : GroundMetricLearner or None
         Whose other parameters are used.
-    margins, strengths : sequences of float; the paper's grid by default
+    margins, strengths : sequences of float
     shrinkages : sequence of float from 0 (learned) to 1 (labels ignored)
     spaces : sequence of {"features", "components"}
         Where to learn: among all features, or among the 25 leading principal components of more than 50.
@@ -89,8 +93,8 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         self,
         learner: GroundMetricLearner | None = None,
         *,
-        margins: Sequence[float] = _GRID,
-        strengths: Sequence[float] = _GRID,
+        margins: Sequence[float] = _MARGINS,
+        strengths: Sequence[float] = _STRENGTHS,
         shrinkages: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
         spaces: Sequence[str] = SPACES,
         validation: float = 3,
@@ -125,15 +129,15 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         seed = int(random.randint(2**31))
         splits = self._splits(labels, groups, seed)
         settings = self._search(D, codes, splits, seed)
-        if not settings:
+        metrics = self._refit(D, codes, settings, seed)
+        if not metrics:
             warnings.warn(
                 f"every strength from {min(self.strengths):g} on outweighs the labels: the metric is that of "
                 f"{_BLIND} features, and knows nothing of them; try smaller `strengths`",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        shrinkage, reference = self._shrink(D, codes, splits, settings) if settings else (1.0, _BLIND)
-        metrics = [metric for setting in settings for metric in setting.metrics]
+        shrinkage, reference = self._shrink(D, codes, splits, settings) if metrics else (1.0, _BLIND)
         weights = [(1.0 - shrinkage) / max(len(metrics), 1)] * len(metrics)
         if reference is not None:
             metrics, weights = [*metrics, reference_metric(D, reference)], [*weights, shrinkage]
@@ -218,10 +222,29 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                     self._note(setting, epochs, 0.0, None, setting.score)
         return best_first(settings)
 
+    def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:
+        """What the best settings learn from all distributions; a metric that vanishes there is left out."""
+        learner = GroundMetricLearner() if self.learner is None else self.learner
+        components = components_of(D) if any(setting.space == "components" for setting in settings) else None
+        learned = Parallel(n_jobs=self.n_jobs, max_nbytes=None)(
+            delayed(learn)(
+                learner,
+                setting,
+                learner.max_epochs,
+                D,
+                codes,
+                None if setting.space == "features" else components,
+                seed,
+            )
+            for setting in settings
+        )
+        return [metric for metric in learned if metric is not None]
+
     def _shrink(
         self, D: Distributions, codes: np.ndarray, splits: list[Split], settings: list[Setting]
     ) -> tuple[float, str | None]:
-        """The weight of a metric that does not know the labels, and which one: none unless that is clearly better."""
+        """The weight of a metric that does not know the labels, and which one: the middle one unless another is clearly
+        better."""
         learned = [
             average_metric([setting.metrics[fold] for setting in settings], [1.0] * len(settings), D[train])
             for fold, (train, _) in enumerate(splits)
@@ -235,17 +258,19 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                 parts.append(judge(blend, D, codes, train, test))
             return joined(parts)
 
-        plain, judged = at(0.0, learned)
+        references = {name: [reference_metric(D[train], name) for train, _ in splits] for name in (_BLIND, "given")}
         weights = sorted(set(map(float, self.shrinkages)))
-        best: tuple[float, float, str | None] = (0.0, 0.0, None) if 0.0 in weights else (-np.inf, 0.0, None)
-        for name in ("given", "standardised"):
-            references = [reference_metric(D[train], name) for train, _ in splits]
-            for weight in (weight for weight in weights if weight > 0.0):
-                scores, _ = at(weight, references)
-                gain, error = balanced_mean(scores - plain, judged)
-                self._note(settings[0], None, weight, name, balanced_mean(scores, judged)[0])
-                if gain > best[0] and (gain > error or 0.0 not in weights):
-                    best = gain, weight, name
+        begin = weights[(len(weights) - 1) // 2]
+        plain, judged = at(begin, references[_BLIND])
+        best: tuple[float, float, str | None] = (0.0, begin, _BLIND if begin > 0.0 else None)
+        for name, weight in product(references, weights):
+            if weight == 0.0 and name != _BLIND:
+                continue  # the learned metric alone: once is enough
+            scores, _ = at(weight, references[name])
+            gain, error = balanced_mean(scores - plain, judged)
+            self._note(settings[0], None, weight, name if weight > 0.0 else None, balanced_mean(scores, judged)[0])
+            if gain > max(best[0], error):
+                best = gain, weight, name if weight > 0.0 else None
         return best[1], best[2]
 
     def _note(

@@ -49,19 +49,30 @@ def fit_and_score(
     split: Split,
     projection: GroundMetric | None,
     seed: int,
-) -> tuple[GroundMetric, Judged | None]:
+) -> tuple[GroundMetric | None, Judged | None]:
     """The metric that a setting learns from the training side of a split, and how it does on the other, if at all."""
     train, test = split
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # e.g. a penalty that leaves nothing: what is kept is fitted again
+        metric = learn(learner, setting, epochs, D[train], codes[train], projection, seed)
+    return metric, None if metric is None else judge(metric, D, codes, train, test)
+
+
+def learn(
+    learner: GroundMetricLearner,
+    setting: Setting,
+    epochs: int,
+    D: Distributions,
+    codes: np.ndarray,
+    projection: GroundMetric | None,
+    seed: int,
+) -> GroundMetric | None:
+    """What a setting learns, in units of the spread of its points; None where it has vanished."""
     fresh = clone(learner).set_params(
         margin=setting.margin, strength=setting.strength, max_epochs=epochs, random_state=seed, verbose=0
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # e.g. a class of one distribution: said by the final fit
-        metric = fit_in(projection, fresh, D[train], codes[train])
-    if has_vanished(fresh.history_, setting.margin, setting.strength):
-        return metric, None
-    metric = of_unit_spread(metric, D[train])
-    return metric, judge(metric, D, codes, train, test)
+    metric = fit_in(projection, fresh, D, codes)
+    return None if has_vanished(fresh.history_, setting.margin, setting.strength) else of_unit_spread(metric, D)
 
 
 def judge(metric: GroundMetric, D: Distributions, codes: np.ndarray, train: np.ndarray, test: np.ndarray) -> Judged:
