@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from ..distances import pairwise_distances
 from ..distributions import Distributions
@@ -71,7 +72,9 @@ def learn(
     fresh = clone(learner).set_params(
         margin=setting.margin, strength=setting.strength, max_epochs=epochs, random_state=seed, verbose=0
     )
-    metric = fit_in(projection, fresh, D, codes)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(a|the) penalty", ConvergenceWarning)  # of a metric that is left out
+        metric = fit_in(projection, fresh, D, codes)
     return None if has_vanished(fresh.history_, setting.margin, setting.strength) else of_unit_spread(metric, D)
 
 
