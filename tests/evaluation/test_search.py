@@ -207,3 +207,12 @@ def test_learning_among_components_is_learning_from_projected_points():
     assert_allclose(
         gm.pairwise_distances(D, metric=metric), gm.pairwise_distances(z, metric=learner.metric_), rtol=1e-9
     )
+
+
+def test_where_none_lasts_to_the_end_the_best_are_kept_as_they_were_before():
+    D, y = cohort()
+    search = quick_search(40, margins=[0.5, 1.0], strengths=[500.0, 1000.0]).fit(D, y)
+    last = [row["score"] for row in search.scores_ if row["epochs"] == 40]
+    assert last == [-np.inf] * len(last)
+    assert search.best_params_["strength"] in (500.0, 1000.0)
+    assert search.best_params_["shrinkage"] < 1.0

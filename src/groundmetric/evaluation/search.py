@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -213,24 +214,31 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                     for setting, split, projection in tasks
                 )
                 bar.update(len(tasks))
+                followed = []
                 for place, setting in enumerate(settings):
                     parts = fits[place * len(splits) : (place + 1) * len(splits)]
-                    setting.metrics = [metric for metric, _ in parts]
                     judged = [scores for _, scores in parts if scores is not None]
-                    learned = len(judged) == len(parts)
-                    setting.score = balanced_mean(*joined(judged))[0] if learned else -np.inf
-                    self._note(setting, epochs, 0.0, None, setting.score)
-        return best_first(settings)
+                    score = balanced_mean(*joined(judged))[0] if len(judged) == len(parts) else -np.inf
+                    metrics = [metric for metric, _ in parts if metric is not None]
+                    followed.append(replace(setting, score=score, epochs=epochs, metrics=metrics))
+                    self._note(setting, epochs, 0.0, None, score)
+                if best_first(followed):
+                    settings = best_first(followed)
+                elif share != rounds[0][0]:  # so long, none lasts: what they were in the round before is what there is
+                    break
+                else:
+                    return []
+        return best_first(settings)[: sizes[-1]]
 
     def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:
-        """What the best settings learn from all distributions; a metric that vanishes there is left out."""
+        """What the best settings learn from all distributions; where a metric vanishes there, those of the folds."""
         learner = GroundMetricLearner() if self.learner is None else self.learner
         components = components_of(D) if any(setting.space == "components" for setting in settings) else None
         learned = Parallel(n_jobs=self.n_jobs, max_nbytes=None)(
             delayed(learn)(
                 learner,
                 setting,
-                learner.max_epochs,
+                setting.epochs,
                 D,
                 codes,
                 None if setting.space == "features" else components,
@@ -238,7 +246,11 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             )
             for setting in settings
         )
-        return [metric for metric in learned if metric is not None]
+        return [
+            kept
+            for setting, metric in zip(settings, learned, strict=True)
+            for kept in (setting.metrics if metric is None else [metric])
+        ]
 
     def _shrink(
         self, D: Distributions, codes: np.ndarray, splits: list[Split], settings: list[Setting]

@@ -33,6 +33,7 @@ class Setting:
     margin: float
     strength: float
     score: float = 0.0  # -inf where the metric has vanished
+    epochs: int = 0
     metrics: list[GroundMetric] = field(default_factory=list)  # one per fold
 
 
