@@ -278,7 +278,8 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         for name, weight in product(references, weights):
             if weight == 0.0 and name != _BLIND:
                 continue  # the learned metric alone: once is enough
-            scores, _ = at(weight, references[name])
+            known = (name, weight) == (_BLIND, begin)
+            scores = plain if known else at(weight, references[name])[0]
             gain, error = balanced_mean(scores - plain, judged)
             self._note(settings[0], None, weight, name if weight > 0.0 else None, balanced_mean(scores, judged)[0])
             if gain > max(best[0], error):
