@@ -137,7 +137,7 @@ def solve_batch(batch: Batch) -> BatchAnswer:
     answers = kernels.Answers(np.zeros(nodes.size), np.zeros(nodes.size, np.int64), np.ones(nodes.size, bool))
     usual = solved[~batch.large[solved]]
     if usual.size:
-        buffer = np.empty(int((sizes[first[usual]] * sizes[second[usual]]).max()))
+        buffer = np.empty(int((sizes[first[usual]] * sizes[second[usual]]).max()), np.float32)
         kernels.solve_pairs(usual, first, second, points, bases, batch.max_pivots, buffer, answers)
     solve_large_pairs(solved[batch.large[solved]], first, second, points, batch.max_pivots, answers)
     packed = pack_bases(solved, nodes, bases) if batch.with_bases else None

@@ -16,6 +16,7 @@ from .costs import fill_costs
 from .forests import first_forest
 from .halving import group_size, grouped
 from .plan import Status
+from .prices import step_prices
 from .refining import refined_basis
 from .simplex import optimise
 from .sparse_simplex import drop_idle_arcs, optimise_candidates, paid_costs
@@ -79,13 +80,14 @@ class Descent:
 
     def _solve_by_matrix(self, budget: int) -> None:
         p = self.problem
-        costs = np.empty((p.a.size, p.b.size))
-        fill_costs(p.x, p.y, p.cost, costs)
+        prices = step_prices(p.x, p.y, p.cost, np.empty((p.a.size, p.b.size), np.float32))
         self.parent, self.potential = np.empty(self.flow.size, np.int32), np.zeros(self.flow.size)
-        first_forest(costs, p.a, p.b, self.parent)
-        self.pivots, optimal, _ = optimise(costs, p.a, p.b, self.parent, self.flow, self.potential, budget)
+        first_forest(prices.rough.costs, p.a, p.b, self.parent)
+        self.pivots, optimal, _ = optimise(prices, p.a, p.b, self.parent, self.flow, self.potential, budget)
         self.status = Status.OPTIMAL if optimal else Status.PIVOT_LIMIT
         v = self.potential[p.a.size : -1].copy()
+        costs = np.empty((p.a.size, p.b.size))
+        fill_costs(p.x, p.y, p.cost, costs)
         self._prove((costs - v).min(axis=1), v)
 
     def _begin_with_groups(self, budget: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from .forests import first_forest
 from .masses import equal_masses, integer_masses
 from .plan import Basis, Plan, Status
+from .prices import Matrix, matrix_prices
 from .simplex import optimise, shipping_cost
 from .solver import Solver, check_number
 
@@ -44,15 +45,16 @@ def solve_exact(
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     n, m = inner.shape
-    parent, potential = _first_basis(inner, units_a[rows], units_b[cols], start)
+    prices = matrix_prices(inner)
+    parent, potential = _first_basis(prices, units_a[rows], units_b[cols], start)
     flow = np.empty(n + m + 1, np.int64)
     limit = 2000 * (n + m) if max_pivots is None else max_pivots
-    pivots, optimal, feasible = optimise(inner, units_a[rows], units_b[cols], parent, flow, potential, limit)
+    pivots, optimal, feasible = optimise(prices, units_a[rows], units_b[cols], parent, flow, potential, limit)
     if not feasible:
         raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
     units = float(units_a.sum())
     u, v = -potential[:n], potential[n : n + m].copy()
-    value = shipping_cost(inner, parent, flow) / units
+    value = shipping_cost(prices, n, parent, flow) / units
     proved = _is_proved(value, units_a[rows] / units, u, units_b[cols] / units, v, inner)
     tails, heads, shipped = shipments(parent, flow, n)
     potentials = (u, v) if whole and optimal else feasible_potentials(cost, v, cols)
@@ -93,11 +95,11 @@ def integer_units(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     return integer_masses(a), integer_masses(b), float(a.sum())
 
 
-def _first_basis(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None) -> tuple[np.ndarray, np.ndarray]:
-    n, m = cost.shape
+def _first_basis(prices: Matrix, a: np.ndarray, b: np.ndarray, start: Basis | None) -> tuple[np.ndarray, np.ndarray]:
+    n, m = prices.exact.shape
     if start is None:
         parent = np.empty(n + m + 1, np.int32)
-        first_forest(cost, a, b, parent)
+        first_forest(prices.rough.costs, a, b, parent)
         return parent, np.zeros(n + m + 1)
     if start.parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(

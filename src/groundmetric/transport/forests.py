@@ -32,12 +32,12 @@ def _greedy_forest(cost, a, b, parent):
     parent[:] = n + m
     parent[n + m] = -1
     room = b.copy()
-    closed = np.zeros(m)  # minus infinity bars a full sink
+    closed = np.zeros(m, np.float32)  # minus infinity bars a full sink
     total = 0.0
     for i in range(n):
         left = a[i]
         while True:
-            _, j = cheapest(cost, i, closed, 0)
+            j = cheapest(cost, i, closed)
             total += min(left, room[j]) * cost[i, j]
             if left < room[j]:
                 room[j] -= left

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from .costs import MANHATTAN, SQUARED, fill_costs, slope_divisor, step_cost
+from .costs import MANHATTAN, SQUARED, slope_divisor, step_cost
 from .forests import first_forest
 from .line import line_pull, line_value
 from .masses import equal_masses
+from .prices import step_prices
 from .simplex import optimise, shipping_cost
 
 
@@ -86,25 +87,24 @@ def pair_masses(points, d, other):
 
 @numba.njit(nogil=True, cache=True)
 def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers):
-    """Solve the pairs `todo` exactly, each from its own basis where it has one."""
+    """Solve the pairs `todo` exactly, each from its own basis where it has one; `buffer` holds float32."""
     for p in todo:
         d, e = first[p], second[p]
         x = points.z[points.bounds[d] : points.bounds[d + 1]]
         y = points.z[points.bounds[e] : points.bounds[e + 1]]
         n, m = x.shape[0], y.shape[0]
-        cost = buffer[: n * m].reshape(n, m)
-        fill_costs(x, y, points.cost, cost)
+        prices = step_prices(x, y, points.cost, buffer[: n * m].reshape(n, m))
         a, b = pair_masses(points, d, e), pair_masses(points, e, d)
         here = slice(bases.offset[p], bases.offset[p] + n + m + 1)
         parent, flow = bases.parent[here], bases.flow[here]
         potential = bases.potential[here]
         if not bases.warm[p]:
-            first_forest(cost, a, b, parent)
+            first_forest(prices.rough.costs, a, b, parent)
             potential[:] = 0.0
         limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
-        pivots, optimal, _ = optimise(cost, a, b, parent, flow, potential, limit)
+        pivots, optimal, _ = optimise(prices, a, b, parent, flow, potential, limit)
         bases.warm[p] = True
-        answers.value[p] = shipping_cost(cost, parent, flow) / a.sum()
+        answers.value[p] = shipping_cost(prices, n, parent, flow) / a.sum()
         answers.pivots[p] = pivots
         answers.optimal[p] = optimal
 

@@ -201,7 +201,7 @@ class PairTransport:
         size = int(self._work[which].max())
         buffer = getattr(self._local, "buffer", None)
         if buffer is None or buffer.size < size:  # allocating costs for every pair anew would cost as much as filling
-            buffer = self._local.buffer = np.empty(size)
+            buffer = self._local.buffer = np.empty(size, np.float32)
         kernels.solve_pairs(
             which, self.first, self.second, self._points, self._bases, self._max_pivots, buffer, self.answers
         )

@@ -18,8 +18,9 @@ When only the costs change, an optimal tree of before is still feasible: start f
 import numba
 import numpy as np
 
-from .scan import borrowed, cheapest
-from .tree import find_cycle, lent, plant, push, rehang, resize
+from .prices import best_of_near, gaining_arc, lent_prices, price, set_levels
+from .scan import borrowed
+from .tree import NOBODY, find_cycle, lent, plant, push, rehang, resize
 
 # Rounding in a reduced cost c - u - v is a few units in the last place of its largest term; what is below this share of
 # them is noise, not an improvement.
@@ -30,18 +31,18 @@ _ENDLESS = np.iinfo(np.int64).max
 
 
 @numba.njit(nogil=True, cache=True)
-def _price(tree, cost, potential):
+def _tighten(tree, n, prices, potential):
     """Potentials that make every arc of the tree tight, from the root down; a component keeps its top source's level.
 
     Returns how far any potential moved at most.
     """
-    n, root = cost.shape[0], tree.parent.size - 1
+    root = tree.parent.size - 1
     moved = 0.0
     x = tree.next[root]
     while x >= 0:
         p = tree.parent[x]
         if p != root:
-            tight = potential[p] + cost[p, x - n] if x >= n else potential[p] - cost[x, p - n]
+            tight = potential[p] + price(prices, p, x - n) if x >= n else potential[p] - price(prices, x, p - n)
             moved = max(moved, abs(tight - potential[x]))
             potential[x] = tight
         x = tree.next[x]
@@ -76,7 +77,7 @@ def _shift(tree, below, potential, shift):
             x = tree.next[x]
         return
     x = tree.next[potential.size - 1]
-    while x >= 0:
+    while x != NOBODY:
         if x == below:
             x = tree.next[tree.last[below]]
             continue
@@ -85,8 +86,9 @@ def _shift(tree, below, potential, shift):
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
-def pivot(tree, n, source, sink, potential, reduced):
-    """Bring the arc source → sink, of negative reduced cost, into the tree."""
+def pivot(tree, source, sink, potential, reduced):
+    """Bring the arc source → sink, of negative reduced cost, into the `lent` tree."""
+    source, sink = np.uint32(source), np.uint32(sink)
     steps_up, steps_down = find_cycle(tree, source, sink)
     passing, place, below_source = _leaving(tree, steps_up, steps_down)
     if passing > 0:
@@ -101,31 +103,51 @@ def pivot(tree, n, source, sink, potential, reduced):
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
-def _reduced(price, potential, source, sink):
-    """The reduced cost of an arc of this price; 0 where it is not below 0 by more than rounding."""
-    reduced = price - potential[sink] + potential[source]
-    noise = NOISE * (abs(price) + abs(potential[source]) + abs(potential[sink]))
+def _reduced(prices, potential, n, i, j):
+    """The reduced cost of the arc from source i to sink j; 0 where it is not below 0 by more than rounding."""
+    cost = price(prices, i, j)
+    reduced = cost - potential[n + j] + potential[i]
+    noise = NOISE * (abs(cost) + abs(potential[i]) + abs(potential[n + j]))
     return reduced if reduced < -noise else 0.0
 
 
 @numba.njit(nogil=True, cache=True)
-def _improve(tree, cost, potential, budget):
+def _centre(potential):
+    """Bring potentials back to about 0: shifts lift all of them, and rounding is in proportion to their size.
+
+    Not where some are near 0 as they are, which may be small beside the others: they would drown.
+    """
+    nodes = potential[:-1]
+    lowest, highest = nodes.min(), nodes.max()
+    middle = 0.5 * lowest + 0.5 * highest
+    if abs(middle) > highest - lowest:
+        nodes -= middle
+
+
+@numba.njit(nogil=True, cache=True)
+def _improve(tree, n, prices, potential, budget):
     """Pivot until a whole round over the rows finds no arc to gain by; returns the number of pivots.
 
     The best arcs of some rows are collected; then they enter in the order of what they promised, if they still gain.
-    Looking at many rows for each pivot would save pivots, but cost more than it saves.
+    Looking at many rows for each pivot would save pivots, but cost more than it saves. The last round is careful: it
+    prices every arc of which rounding does not allow to say that it cannot gain.
     """
-    n = cost.shape[0]
-    tree, cost, potential = lent(tree), borrowed(cost), borrowed(potential)
+    tree, prices, potential = lent(tree), lent_prices(prices), borrowed(potential)
     rows, cols, values = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64), np.empty(ROWS)
-    pivots, clean, i = 0, 0, 0
-    while clean < n and pivots < budget:
+    pivots, clean, i, careful = 0, 0, 0, False
+    while pivots < budget:
+        if i < ROWS and pivots > 0:  # once a round
+            _centre(potential)
         count = 0
+        highest = set_levels(prices.rough, potential)
         for _ in range(ROWS):
-            _, j = cheapest(cost, i, potential, n)
-            reduced = _reduced(cost[i, j], potential, i, n + j)
-            if reduced < 0.0:
-                insert_arc(rows, cols, values, count, i, j, reduced)
+            if careful:
+                j = best_of_near(prices, i, potential, highest)
+                gain = _reduced(prices, potential, n, i, j)
+            else:
+                gain, j = gaining_arc(prices.rough, i, potential, highest)
+            if gain < 0.0:
+                insert_arc(rows, cols, values, count, i, j, gain)
                 count += 1
             else:
                 clean += 1
@@ -133,11 +155,15 @@ def _improve(tree, cost, potential, budget):
             if clean >= n:
                 break
         for k in range(count):
-            reduced = _reduced(cost[rows[k], cols[k]], potential, rows[k], n + cols[k])
+            reduced = _reduced(prices, potential, n, rows[k], cols[k])
             if reduced < 0.0 and pivots < budget:
-                pivot(tree, n, rows[k], n + cols[k], potential, reduced)
+                pivot(tree, rows[k], n + cols[k], potential, reduced)
                 pivots += 1
                 clean = 0  # what was clean before may not be now
+        if clean >= n:
+            if careful:
+                break
+            clean, careful = 0, True
     return pivots
 
 
@@ -152,7 +178,7 @@ def insert_arc(rows, cols, values, count, i, j, value):
 
 
 @numba.njit(nogil=True, cache=True)
-def optimise(cost, a, b, parent, flow, potential, max_pivots):
+def optimise(prices, a, b, parent, flow, potential, max_pivots):
     """Take the basis in `parent` to optimality, in place, with its flows and potentials.
 
     `potential` gives the levels of the components to start from. Returns (pivots, optimal, feasible): not feasible
@@ -162,33 +188,37 @@ def optimise(cost, a, b, parent, flow, potential, max_pivots):
     tree, feasible = plant(parent, flow, a, b)
     if not feasible:
         return 0, False, False
-    _price(tree, cost, potential)
+    _centre(potential)
+    _tighten(tree, n, prices, potential)
     pivots, may_cut = 0, True
     while pivots < max_pivots:
-        done = _improve(tree, cost, potential, max_pivots - pivots)
+        done = _improve(tree, n, prices, potential, max_pivots - pivots)
         pivots += done
         # Shifts add rounding errors; if fresh potentials differ from the shifted ones, look once more.
-        drift = _price(tree, cost, potential)
+        drift = _tighten(tree, n, prices, potential)
         settled = done == 0 or drift <= NOISE * np.abs(potential).max()
         if pivots < max_pivots and settled:
-            if not (may_cut and cut_idle_arcs(tree, n, potential, _dearest(cost, tree))):
+            if not (may_cut and cut_idle_arcs(tree, n, potential, _dearest(tree, n, prices))):
                 return pivots, True, True
             may_cut = False
             tree, _ = plant(parent, flow, a, b)
-            _price(tree, cost, potential)
+            _tighten(tree, n, prices, potential)
     return pivots, False, True
 
 
 @numba.njit(nogil=True, cache=True)
-def _dearest(cost, tree):
+def _dearest(tree, n, prices):
     """The largest cost that is paid."""
-    n, root = cost.shape[0], tree.parent.size - 1
     paid = 0.0
-    for x in range(root):
-        p = tree.parent[x]
+    for x in range(tree.parent.size - 1):
         if tree.flow[x] > 0:
-            paid = max(paid, abs(cost[x, p - n] if x < n else cost[p, x - n]))
+            paid = max(paid, abs(_price_to_parent(prices, n, x, tree.parent[x])))
     return paid
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _price_to_parent(prices, n, x, parent):
+    return price(prices, x, parent - n) if x < n else price(prices, parent, x - n)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -209,13 +239,10 @@ def cut_idle_arcs(tree, n, potential, paid):
 
 
 @numba.njit(nogil=True, cache=True)
-def shipping_cost(cost, parent, flow):
+def shipping_cost(prices, n, parent, flow):
     """Flow times cost, summed over the arcs of the tree in node order."""
-    n = cost.shape[0]
-    root = parent.size - 1
     total = 0.0
-    for x in range(root):
+    for x in range(parent.size - 1):
         if flow[x] > 0:
-            p = parent[x]
-            total += flow[x] * (cost[x, p - n] if x < n else cost[p, x - n])
+            total += flow[x] * _price_to_parent(prices, n, x, parent[x])
     return total

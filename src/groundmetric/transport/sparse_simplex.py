@@ -11,7 +11,7 @@ import numpy as np
 from .candidates import noise_of, reduced_cost
 from .costs import step_cost
 from .simplex import ROWS, cut_idle_arcs, insert_arc, pivot
-from .tree import plant
+from .tree import lent, plant
 
 
 @numba.njit(nogil=True, cache=True)
@@ -41,6 +41,7 @@ def _cheapest_candidate(candidates, i, potential):
 @numba.njit(nogil=True, cache=True)
 def _improve(tree, n, candidates, potential, budget):
     """Pivot until no candidate gains, as `simplex` does with all arcs; returns the number of pivots."""
+    tree = lent(tree)
     rows, places, values = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64), np.empty(ROWS)
     pivots, clean, i = 0, 0, 0
     noise = noise_of(potential)
@@ -64,7 +65,7 @@ def _improve(tree, n, candidates, potential, budget):
             sink = candidates.sinks[source, k]
             reduced = reduced_cost(candidates.prices[source, k], potential, source, sink, noise)
             if reduced < 0.0 and pivots < budget:
-                pivot(tree, n, source, sink, potential, reduced)
+                pivot(tree, source, sink, potential, reduced)
                 pivots += 1
                 clean = 0
     return pivots

@@ -10,6 +10,9 @@ import numpy as np
 
 from .scan import borrowed
 
+# The node above the root and behind the last one, as `lent` trees know it.
+NOBODY = np.uint32(2**32 - 1)
+
 
 class Tree(NamedTuple):
     """A rooted spanning tree with the flow on each node's arc to its parent.
@@ -81,17 +84,25 @@ def plant(parent, flow, a, b):
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def lent(tree):
-    """The same tree, references to its arrays not counted; see `borrowed`."""
+    """The same tree for pivots: references to its arrays not counted, see `borrowed`, and its numbers not negative.
+
+    numba asks of every index that may be negative whether it is; beside a walk from node to node, that takes long.
+    """
     return Tree(
-        borrowed(tree.parent),
+        _unsigned(tree.parent),
         borrowed(tree.flow),
-        borrowed(tree.size),
-        borrowed(tree.next),
-        borrowed(tree.previous),
-        borrowed(tree.last),
-        borrowed(tree.up),
-        borrowed(tree.down),
+        _unsigned(tree.size),
+        _unsigned(tree.next),
+        _unsigned(tree.previous),
+        _unsigned(tree.last),
+        _unsigned(tree.up),
+        _unsigned(tree.down),
     )
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _unsigned(nodes):
+    return borrowed(nodes.view(np.uint32))
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
@@ -137,7 +148,7 @@ def resize(tree, below_source, place, steps_up, steps_down):
 @numba.njit(nogil=True, cache=True, inline="always")
 def _new_end(tree, x, old, new):
     """Subtrees from x upwards that ended with the node `old` end with `new` from now on."""
-    while x >= 0 and tree.last[x] == old:
+    while x != NOBODY and tree.last[x] == old:
         tree.last[x] = new
         x = tree.parent[x]
 
@@ -146,7 +157,7 @@ def _new_end(tree, x, old, new):
 def _follow(tree, x, y):
     """Let y stand behind x in the list."""
     tree.next[x] = y
-    if y >= 0:
+    if y != NOBODY:
         tree.previous[y] = x
 
 
@@ -156,7 +167,7 @@ def _take_out(tree, x):
     before, last = tree.previous[x], tree.last[x]
     _new_end(tree, tree.parent[x], last, before)
     _follow(tree, before, tree.next[last])
-    tree.next[last] = -1
+    tree.next[last] = NOBODY
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
@@ -166,15 +177,19 @@ def _turn(tree, x, parent, flow, leave):
     In the list: x's piece comes first, then what is left of its old parent's piece, and so on up to `leave`.
     """
     moved = tree.size[leave]
-    above, hung, end = parent, 0, -1  # hung: nodes that are off the path already; end: of the new piece so far
-    inner_last, inner_before = -1, -1  # the end of the piece that was just taken out, and the node before it
+    above, hung, end = (
+        parent,
+        np.uint32(0),
+        NOBODY,
+    )  # hung: nodes that are off the path already; end: of the new piece so far
+    inner_last, inner_before = NOBODY, NOBODY  # the end of the piece that was just taken out, and the node before it
     while True:
         old_parent, old_flow, old_size, old_last = tree.parent[x], tree.flow[x], tree.size[x], tree.last[x]
         before = tree.previous[x]
         last = inner_before if old_last == inner_last else old_last
         if x != leave:
             _follow(tree, before, tree.next[last])
-        if end >= 0:
+        if end != NOBODY:
             _follow(tree, end, x)
         end = last
         tree.parent[x], tree.flow[x], tree.size[x] = above, flow, moved - hung
