@@ -177,11 +177,8 @@ def _turn(tree, x, parent, flow, leave):
     In the list: x's piece comes first, then what is left of its old parent's piece, and so on up to `leave`.
     """
     moved = tree.size[leave]
-    above, hung, end = (
-        parent,
-        np.uint32(0),
-        NOBODY,
-    )  # hung: nodes that are off the path already; end: of the new piece so far
+    above, hung = parent, np.uint32(0)  # hung: nodes that are off the path already
+    end = NOBODY  # of the new piece so far
     inner_last, inner_before = NOBODY, NOBODY  # the end of the piece that was just taken out, and the node before it
     while True:
         old_parent, old_flow, old_size, old_last = tree.parent[x], tree.flow[x], tree.size[x], tree.last[x]
