@@ -168,11 +168,11 @@ def test_costs_over_200_orders_of_magnitude_are_solved_exactly(seed):
     assert plan.value == pytest.approx(float(least), rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", [46, 166])
-def test_costs_over_too_many_orders_of_magnitude_are_not_called_optimal(seed):
-    """Exact rational arithmetic gives another value for these two of the first 400."""
+@pytest.mark.parametrize(("decades", "seed"), [(150, 2), (150, 18), (300, 7), (300, 13)])
+def test_costs_over_too_many_orders_of_magnitude_are_not_called_optimal(decades, seed):
+    """Exact rational arithmetic gives other values for these."""
     rng = np.random.default_rng(seed)
-    plan = gm.transport.solve(10.0 ** rng.uniform(-100, 100, rng.integers(2, 30, 2)))
+    plan = gm.transport.solve(10.0 ** rng.uniform(-decades, decades, rng.integers(2, 30, 2)))
     assert plan.status is gm.transport.Status.IMPRECISE
     assert not plan.optimal
 

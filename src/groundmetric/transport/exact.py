@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numba
 import numpy as np
 
 from .forests import first_forest
 from .masses import equal_masses, integer_masses
 from .plan import Basis, Plan, Status
-from .prices import Matrix, matrix_prices
+from .prices import matrix_prices
 from .simplex import optimise, shipping_cost
 from .solver import Solver, check_number
 
@@ -45,16 +46,16 @@ def solve_exact(
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     n, m = inner.shape
-    prices = matrix_prices(inner)
-    parent, potential = _first_basis(prices, units_a[rows], units_b[cols], start)
+    parent, potential = _first_basis(n, m, start)
     flow = np.empty(n + m + 1, np.int64)
     limit = 2000 * (n + m) if max_pivots is None else max_pivots
-    pivots, optimal, feasible = optimise(prices, units_a[rows], units_b[cols], parent, flow, potential, limit)
+    task = inner, units_a[rows], units_b[cols], parent, flow, potential
+    pivots, optimal, feasible, paid = _optimise_matrix(*task, start is None, limit)
     if not feasible:
         raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
     units = float(units_a.sum())
     u, v = -potential[:n], potential[n : n + m].copy()
-    value = shipping_cost(prices, n, parent, flow) / units
+    value = paid / units
     proved = _is_proved(value, units_a[rows] / units, u, units_b[cols] / units, v, inner)
     tails, heads, shipped = shipments(parent, flow, n)
     potentials = (u, v) if whole and optimal else feasible_potentials(cost, v, cols)
@@ -95,18 +96,26 @@ def integer_units(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     return integer_masses(a), integer_masses(b), float(a.sum())
 
 
-def _first_basis(prices: Matrix, a: np.ndarray, b: np.ndarray, start: Basis | None) -> tuple[np.ndarray, np.ndarray]:
-    n, m = prices.exact.shape
+def _first_basis(n: int, m: int, start: Basis | None) -> tuple[np.ndarray, np.ndarray]:
+    """Parents and potentials to start from; where there is no start, only room for them."""
     if start is None:
-        parent = np.empty(n + m + 1, np.int32)
-        first_forest(prices.rough.costs, a, b, parent)
-        return parent, np.zeros(n + m + 1)
+        return np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
     if start.parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(
             f"start is a basis of {start.n_sources} × {start.parent.size - 1 - start.n_sources} points with mass, "
             f"but this problem has {n} × {m}"
         )
     return start.parent.copy(), start.potential.copy()
+
+
+@numba.njit(nogil=True, cache=True)
+def _optimise_matrix(cost, a, b, parent, flow, potential, cold, max_pivots):  # type: ignore[no-untyped-def]
+    """`optimise` for a matrix of costs, where `parent` is a basis unless cold; returns the plan's cost too."""
+    prices = matrix_prices(cost)
+    if cold:
+        first_forest(prices.rough.costs, a, b, parent)
+    pivots, optimal, feasible = optimise(prices, a, b, parent, flow, potential, max_pivots)
+    return pivots, optimal, feasible, shipping_cost(prices, a.size, parent, flow) if feasible else 0.0
 
 
 def _is_proved(value: float, a: np.ndarray, u: np.ndarray, b: np.ndarray, v: np.ndarray, cost: np.ndarray) -> bool:

@@ -19,7 +19,7 @@ from .scan import borrowed, lowest_in_row, next_at_most, smaller
 
 _ROUNDING = 2.0**-24  # of float32
 _LARGEST = 2.0**126  # half of what float32 can hold
-_SAMPLE = 1000  # entries of a matrix that tell what is typical
+_SAMPLE = 100  # entries of a matrix that tell what is typical
 
 
 class Rough(NamedTuple):
