@@ -84,7 +84,7 @@ def test_the_search_finds_a_metric_that_classifies():
     search = quick_search().fit(D, y)
     classifier = gm.TransportKNeighborsClassifier(3, metric=search.metric_).fit(D, y)
     assert classifier.score(fresh, truth) == 1.0
-    assert set(search.best_params_) == {"space", "margin", "strength", "shrinkage", "reference"}
+    assert set(search.best_params_) == {"space", "margin", "strength", "epochs", "shrinkage", "reference"}
     epochs = {row["epochs"] for row in search.scores_ if row["epochs"] is not None}
     assert epochs == {1, 2, 5}  # all, then the better ones
 
@@ -156,6 +156,7 @@ def test_where_every_penalty_outweighs_the_labels_the_metric_ignores_them():
         "space": None,
         "margin": None,
         "strength": None,
+        "epochs": None,
         "shrinkage": 1.0,
         "reference": "standardised",
     }
@@ -216,3 +217,16 @@ def test_where_none_lasts_to_the_end_the_best_are_kept_as_they_were_before():
     assert last == [-np.inf] * len(last)
     assert search.best_params_["strength"] in (500.0, 1000.0)
     assert search.best_params_["shrinkage"] < 1.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_setting_counts_with_the_epochs_that_served_it_best(seed):
+    """Labels that say nothing: the longer the learning, the worse it is for others."""
+    D, y = cohort(6)
+    search = quick_search(30, random_state=seed).fit(D, np.random.default_rng(seed).permutation(y))
+    tried = [row for row in search.scores_ if row["epochs"] is not None]
+    best = max(tried, key=lambda row: row["score"])
+    assert {row["epochs"] for row in tried} == {3, 9, 30}
+    assert {name: search.best_params_[name] for name in ("margin", "strength", "epochs")} == {
+        name: best[name] for name in ("margin", "strength", "epochs")
+    }

@@ -37,6 +37,8 @@ _ROUNDS = ((0.1, 1.0), (0.3, 1 / 3), (1.0, 1 / 8))
 _FEW_POINTS = 100
 # Settings that are followed to the end at least.
 _FEWEST = 3
+# What the search decides about a setting.
+_CHOSEN = ("space", "margin", "strength", "epochs")
 # What is left where no setting learns anything.
 _BLIND = "standardised"
 
@@ -47,9 +49,11 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     Every point of the grid learns from all folds but one and is judged on that one. Hopeless points are abandoned
     early: all learn from 100 points per distribution for a tenth of the epochs, the best third for three tenths, the
     best eighth from all points to the end; one whose penalty outweighs the labels, so that it ends at a metric of 0, is
-    abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote by e^(-distance),
-    each class counting the same. With few distributions the best of many settings is best by luck; so the settings that
-    reached the end all learn from all distributions, and their metrics are averaged, which is steadier than any one.
+    abandoned at once. Each counts with the number of epochs that served it best: where labels say little, more of them
+    learn the training distributions by heart. The score is smooth: the log-probability of the true class when
+    neighbours vote by e^(-distance), each class counting the same. With few distributions the best of many settings is
+    best by luck; so the best three all learn from all distributions, and their metrics are averaged, which is steadier
+    than any one.
 
     The average is shrunk half way (the middle of `shrinkages`) towards a metric that does not know the labels, that of
     standardised features: between too few distributions to be sure, both know something. Another shrinkage, or one
@@ -73,7 +77,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     Attributes
     ----------
     metric_ : GroundMetric
-    best_params_ : dict of space, margin and strength (those of the best setting), shrinkage and reference
+    best_params_ : dict of space, margin, strength and epochs (those of the best setting), shrinkage and reference
     scores_ : list of dicts, one for every setting and shrinkage that was tried
     classes_ : array of labels
 
@@ -144,7 +148,10 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             metrics, weights = [*metrics, reference_metric(D, reference)], [*weights, shrinkage]
         self.metric_ = average_metric(metrics, weights, D)
         self.best_params_ = {
-            **{name: getattr(settings[0], name) if settings else None for name in ("space", "margin", "strength")},
+            **{
+                name: getattr(settings[0], name) if settings else None
+                for name in ("space", "margin", "strength", "epochs")
+            },
             "shrinkage": shrinkage,
             "reference": reference,
         }
@@ -178,7 +185,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         return folds(labels, groups=groups, n_splits=min(int(self.validation), fewest), random_state=seed)
 
     def _search(self, D: Distributions, codes: np.ndarray, splits: list[Split], seed: int) -> list[Setting]:
-        """The settings that were followed to the end, best first; none where every one ended at a metric of 0."""
+        """The best settings, each with the epochs that served it best; none where every one ended at a metric of 0."""
         learner = GroundMetricLearner() if self.learner is None else self.learner
         spaces = usable_spaces(tuple(self.spaces), D, learner)
         settings = [
@@ -190,6 +197,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         rounds = _ROUNDS if len(settings) > _FEWEST else _ROUNDS[-1:]
         sizes = [len(settings), *(max(min(_FEWEST, grid), round(share * grid)) for _, share in rounds[1:])]
         self.scores_: list[dict] = []
+        stages: dict[tuple[str, float, float], Setting] = {}  # of each setting, where it was at its best
         with (
             Parallel(n_jobs=self.n_jobs, max_nbytes=None) as parallel,
             tqdm(
@@ -221,14 +229,15 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                     score = balanced_mean(*joined(judged))[0] if len(judged) == len(parts) else -np.inf
                     metrics = [metric for metric, _ in parts if metric is not None]
                     followed.append(replace(setting, score=score, epochs=epochs, metrics=metrics))
+                    name = setting.space, setting.margin, setting.strength
+                    if name not in stages or score > stages[name].score:
+                        stages[name] = followed[-1]
                     self._note(setting, epochs, 0.0, None, score)
                 if best_first(followed):
                     settings = best_first(followed)
-                elif share != rounds[0][0]:  # so long, none lasts: what they were in the round before is what there is
+                else:  # so long, none lasts: what they were in the round before, if there was one, is what there is
                     break
-                else:
-                    return []
-        return best_first(settings)[: sizes[-1]]
+        return best_first(list(stages.values()))[: sizes[-1]]
 
     def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:
         """What the best settings learn from all distributions; where a metric vanishes there, those of the folds."""

@@ -225,8 +225,8 @@ def _underlying(learner: Any) -> Any:
     if chosen is None or not hasattr(learner, "learner"):
         return learner
     inner = GroundMetricLearner() if learner.learner is None else clone(learner.learner)
-    known = {name: chosen[name] for name in ("margin", "strength") if chosen[name] is not None}
-    return inner.set_params(**known)
+    names = {"margin": "margin", "strength": "strength", "max_epochs": "epochs"}
+    return inner.set_params(**{name: chosen[one] for name, one in names.items() if chosen[one] is not None})
 
 
 def _fitted_metric(method: Any, D: Distributions, labels: np.ndarray) -> GroundMetric:
