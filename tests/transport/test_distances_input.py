@@ -121,3 +121,9 @@ def test_thousands_of_tiny_distributions():
     distances = gm.pairwise_distances(D[:10], D)
     assert distances.shape == (10, 3000)
     assert_allclose(distances[:, :10], gm.pairwise_distances(D[:10]), rtol=1e-9, atol=1e-12)
+
+
+def test_coordinates_whose_squares_overflow_are_not_passed_over():
+    points = 1e160 * np.random.default_rng(0).normal(size=(8, 2))
+    with pytest.warns(UserWarning, match="solves stopped"):
+        assert gm.pairwise_distances(gm.Distributions(points, np.repeat([0, 1], 4)))[0, 1] == np.inf

@@ -1,4 +1,4 @@
-"""Choosing margin, strength and shrinkage on held-out distributions, then averaging what the best settings learn."""
+"""Choosing margin, strength, epochs and shrinkage on held-out distributions, then averaging what the best learn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BLIND = "standardised"
 
 
 class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
-    """A ground metric whose margin, strength and shrinkage are chosen on held-out distributions.
+    """A ground metric whose margin, strength, epochs and shrinkage are chosen on held-out distributions.
 
     Every point of the grid learns from all folds but one and is judged on that one. Hopeless points are abandoned
     early: all learn from 100 points per distribution for a tenth of the epochs, the best third for three tenths, the
@@ -148,10 +148,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             metrics, weights = [*metrics, reference_metric(D, reference)], [*weights, shrinkage]
         self.metric_ = average_metric(metrics, weights, D)
         self.best_params_ = {
-            **{
-                name: getattr(settings[0], name) if settings else None
-                for name in ("space", "margin", "strength", "epochs")
-            },
+            **{name: getattr(settings[0], name) if settings else None for name in _CHOSEN},
             "shrinkage": shrinkage,
             "reference": reference,
         }

@@ -106,7 +106,7 @@ def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers)
         bases.warm[p] = True
         answers.value[p] = shipping_cost(prices, n, parent, flow) / a.sum()
         answers.pivots[p] = pivots
-        answers.optimal[p] = optimal
+        answers.optimal[p] = optimal and np.isfinite(answers.value[p])  # coordinates beyond 10¹⁵⁰ overflow
 
 
 @numba.njit(nogil=True, cache=True)
