@@ -22,7 +22,7 @@ from .simplex import optimise
 from .sparse_simplex import drop_idle_arcs, optimise_candidates, paid_costs
 from .tree import plant
 
-# Up to so many costs, a matrix holds them (18 megabytes).
+# Up to so many costs, a matrix holds them (18 megabytes, and 9 of rough ones).
 DENSE = 1500 * 1500
 # Candidates of a source: at first, more after every pricing, and at most.
 _FIRST, _MORE, _MOST = 32, 16, 64
