@@ -19,7 +19,7 @@ from .masses import Masses, integer_masses
 # points on a line.
 _BATCH = 2e6
 _LINE_BATCH = 1e6
-# Pairs with more entries than this (100 MB of rough costs) are solved without a matrix of them, where only values are wanted.
+# Pairs with more entries than this (100 MB of costs) are solved without a matrix of them, where only values are wanted.
 _LARGE = 25e6
 
 
