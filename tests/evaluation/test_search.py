@@ -9,12 +9,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric.evaluation.averaging import average_metric, of_unit_spread, reference_metric
-from groundmetric.evaluation.neighbourhoods import balanced_mean, neighbourhood_scores
+from groundmetric.evaluation.neighbourhoods import balanced_mean, neighbourhood_probabilities, softened_scores
 from groundmetric.evaluation.spaces import components_of, fit_in
+from groundmetric.evaluation.trying import Setting, chosen, clear_gain, fit_and_vote, nearest
 
 
 def neighbourhood_score(distances, codes, known):
-    return balanced_mean(neighbourhood_scores(distances, codes, known), codes)[0]
+    probabilities = neighbourhood_probabilities(distances, known, known.max() + 1)
+    return balanced_mean(np.log(probabilities[np.arange(codes.size), codes]), codes)[0]
 
 
 def cohort(n_offsets=4, seed=0):
@@ -166,7 +168,7 @@ def test_where_every_penalty_outweighs_the_labels_the_metric_ignores_them():
 def test_a_rare_class_is_found_in_the_score():
     known = np.array([0] * 9 + [1])
     near_both = np.r_[np.full(9, 1.0), 1.0][None]
-    assert_allclose(neighbourhood_score(near_both, np.array([1]), known), np.log(0.01 + 0.99 * 0.5))
+    assert_allclose(neighbourhood_probabilities(near_both, known, 2), [[0.5, 0.5]])
 
 
 def wide_cohort(n_features=60, seed=0):
@@ -219,14 +221,96 @@ def test_where_none_lasts_to_the_end_the_best_are_kept_as_they_were_before():
     assert search.best_params_["shrinkage"] < 1.0
 
 
+@given(st.integers(0, 1000), st.floats(1.0, 20.0))
+def test_how_sure_votes_are_does_not_decide(seed, sharpness):
+    """Votes that know nothing score like chance however sure they are; votes that know something, better."""
+    random = np.random.default_rng(seed)
+    codes = np.arange(30) % 3
+    logs = random.normal(size=(30, 3))
+
+    def score(logs):
+        probabilities = np.exp(sharpness * logs)
+        return balanced_mean(softened_scores(probabilities / probabilities.sum(axis=1, keepdims=True), codes), codes)[0]
+
+    assert score(logs - logs[np.arange(30), codes, None] * (np.arange(3) == codes[:, None])) >= np.log(1 / 3) - 1e-12
+    assert score(0.1 * logs + (np.arange(3) == codes[:, None])) > np.log(1 / 3)
+
+
+def test_a_class_that_no_known_distribution_has_is_improbable():
+    probabilities = neighbourhood_probabilities(np.array([[1.0, 2.0]]), np.array([0, 2]), 3)
+    assert_allclose(probabilities.sum(), 1.0)
+    assert probabilities[0, 1] == probabilities.min() > 0.0
+
+
+LABELS = np.arange(12) % 3
+
+
+def judged_setting(margin, epochs, scores):
+    return Setting("features", margin, 0.1, epochs, None if scores is None else (np.asarray(scores, float), LABELS))
+
+
+def noise(seed, spread=1.0):
+    return np.random.default_rng(seed).normal(scale=spread, size=12)
+
+
+BEGIN = judged_setting(1.0, 50, noise(0))
+
+
+def test_settings_that_are_better_by_luck_are_not_chosen():
+    tried = [BEGIN, *(judged_setting(float(seed), 50, BEGIN.judged[0] + noise(seed)) for seed in range(2, 8))]
+    assert max(setting.score for setting in tried) > BEGIN.score
+    assert chosen(tried, BEGIN, 3) == [BEGIN]
+
+
+def test_settings_that_are_clearly_better_are_chosen_with_their_best_epochs():
+    better = [
+        judged_setting(10.0, epochs, BEGIN.judged[0] + gain + noise(1, 0.1)) for epochs, gain in ((5, 2), (15, 1))
+    ]
+    lucky = judged_setting(2.0, 50, BEGIN.judged[0] + noise(3))
+    assert chosen([*better, lucky, BEGIN], BEGIN, 3) == [better[0]]
+
+
+def test_of_many_that_are_clearly_better_the_best_are_chosen():
+    better = [judged_setting(10.0 + gain, 50, BEGIN.judged[0] + gain) for gain in range(1, 6)]
+    assert chosen([BEGIN, *better], BEGIN, 3) == better[:1:-1]
+
+
+def test_where_the_begin_learns_nothing_the_best_are_chosen():
+    others = [judged_setting(2.0, 50, noise(1)), judged_setting(3.0, 50, noise(1) + 1.0)]
+    assert chosen([*others, judged_setting(1.0, 50, None)], None, 3) == others[::-1]
+    assert chosen([judged_setting(1.0, 50, None)], None, 3) == []
+
+
+def test_a_class_of_one_held_out_distribution_cannot_show_a_gain():
+    codes = np.array([0, 0, 0, 1])
+    assert clear_gain((np.zeros(4), codes), (np.full(4, -1.0), codes)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("margin", "strength", "expected"), [(1.0, 0.1, (1.0, 0.1)), (40.0, 0.0, (10.0, 0.0)), (2.0, 9.0, (1.0, 10.0))]
+)
+def test_the_begin_is_the_point_of_the_grid_nearest_to_the_learner(margin, strength, expected):
+    grid = [Setting(space, m, s) for space in ("features", "components") for m in (1.0, 10.0) for s in (0.0, 0.1, 10.0)]
+    assert nearest(grid, margin, strength).name == ("features", *expected)
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_the_best_setting_counts_with_the_epochs_that_served_it_best(seed):
-    """Labels that say nothing: the longer the learning, the worse it is for others."""
+def test_labels_that_say_nothing_leave_the_learner_as_it_is(seed):
     D, y = cohort(6)
-    search = quick_search(30, random_state=seed).fit(D, np.random.default_rng(seed).permutation(y))
-    tried = [row for row in search.scores_ if row["epochs"] is not None]
-    best = max(tried, key=lambda row: row["score"])
-    assert {row["epochs"] for row in tried} == {3, 9, 30}
+    search = quick_search(10, random_state=seed).fit(D, np.random.default_rng(seed).permutation(y))
     assert {name: search.best_params_[name] for name in ("margin", "strength", "epochs")} == {
-        name: best[name] for name in ("margin", "strength", "epochs")
+        "margin": 1.0,
+        "strength": 0.1,
+        "epochs": 10,
     }
+
+
+def test_a_learner_that_is_clearly_worse_than_others_is_left(monkeypatch):
+    D, y = cohort(6)
+
+    def misled(learner, setting, *arguments):
+        metric, (probabilities, codes) = fit_and_vote(learner, setting, *arguments)
+        return metric, (np.roll(probabilities, int(setting.strength == 0.1), axis=1), codes)
+
+    monkeypatch.setattr("groundmetric.evaluation.search.fit_and_vote", misled)
+    assert quick_search().fit(D, y).best_params_["strength"] == 1.0

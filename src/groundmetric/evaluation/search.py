@@ -25,7 +25,7 @@ from .feasibility import Split
 from .neighbourhoods import balanced_mean
 from .spaces import SPACES, components_of, usable_spaces
 from .splits import folds, shuffled
-from .trying import Setting, best_first, fit_and_score, joined, judge, learn
+from .trying import Judged, Setting, best_first, chosen, clear_gain, fit_and_vote, judge, learn, nearest, vote
 
 # The paper's grid, but for where its strengths end: in our units larger ones leave nothing of most metrics, and data of
 # weak signal need smaller ones.
@@ -35,9 +35,9 @@ _STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 # few points of each distribution tell what is hopeless.
 _ROUNDS = ((0.1, 1.0), (0.3, 1 / 3), (1.0, 1 / 8))
 _FEW_POINTS = 100
-# Settings that are followed to the end at least.
+# Settings that are followed to the end at least, and metrics that are averaged.
 _FEWEST = 3
-# What the search decides about a setting.
+# What is decided about a setting.
 _CHOSEN = ("space", "margin", "strength", "epochs")
 # What is left where no setting learns anything.
 _BLIND = "standardised"
@@ -49,16 +49,20 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     Every point of the grid learns from all folds but one and is judged on that one. Hopeless points are abandoned
     early: all learn from 100 points per distribution for a tenth of the epochs, the best third for three tenths, the
     best eighth from all points to the end; one whose penalty outweighs the labels, so that it ends at a metric of 0, is
-    abandoned at once. Each counts with the number of epochs that served it best: where labels say little, more of them
-    learn the training distributions by heart. The score is smooth: the log-probability of the true class when
-    neighbours vote by e^(-distance), each class counting the same. With few distributions the best of many settings is
-    best by luck; so the best three all learn from all distributions, and their metrics are averaged, which is steadier
-    than any one.
+    abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote by e^(-distance),
+    each class counting the same, and votes made less sure where they are surer than right: what has been learned from
+    few distributions is too sure of itself on others, but which class has most votes does not depend on that.
 
-    The average is shrunk half way (the middle of `shrinkages`) towards a metric that does not know the labels, that of
-    standardised features: between too few distributions to be sure, both know something. Another shrinkage, or one
-    towards the features as given, is taken where held-out distributions are better off by more than one standard error.
-    0 means that the labels say all, 1 that they do not help.
+    With few distributions the best of many settings is best by luck. So the search begins with the learner's own
+    setting (the point of the grid nearest to it), follows it to the end, and leaves it only for settings that are
+    better by more than two standard errors on held-out distributions, each with the number of epochs that served it
+    best. The best three of these, or the learner's own in three runs, learn from all distributions, and their metrics
+    are averaged, which is steadier than any one.
+
+    What is learned is shrunk half way (the middle of `shrinkages`) towards a metric that does not know the labels, that
+    of standardised features: between too few distributions to be sure, both know something. Another shrinkage, or one
+    towards the features as given, is taken where held-out distributions are clearly better off in the same sense. 0
+    means that the labels say all, 1 that they do not help.
 
     Parameters
     ----------
@@ -182,7 +186,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         return folds(labels, groups=groups, n_splits=min(int(self.validation), fewest), random_state=seed)
 
     def _search(self, D: Distributions, codes: np.ndarray, splits: list[Split], seed: int) -> list[Setting]:
-        """The best settings, each with the epochs that served it best; none where every one ended at a metric of 0."""
+        """The settings to learn with; none where every one ended at a metric of 0."""
         learner = GroundMetricLearner() if self.learner is None else self.learner
         spaces = usable_spaces(tuple(self.spaces), D, learner)
         settings = [
@@ -193,8 +197,9 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         grid = len(self.margins) * len(self.strengths)
         rounds = _ROUNDS if len(settings) > _FEWEST else _ROUNDS[-1:]
         sizes = [len(settings), *(max(min(_FEWEST, grid), round(share * grid)) for _, share in rounds[1:])]
+        own = nearest(settings, learner.margin, learner.strength).name
         self.scores_: list[dict] = []
-        stages: dict[tuple[str, float, float], Setting] = {}  # of each setting, where it was at its best
+        tried: list[Setting] = []
         with (
             Parallel(n_jobs=self.n_jobs, max_nbytes=None) as parallel,
             tqdm(
@@ -206,7 +211,8 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             ) as bar,
         ):
             for (share, _), size in zip(rounds, sizes, strict=True):
-                settings = best_first(settings)[:size]
+                settings = [s for place, s in enumerate(settings) if place < size or s.name == own]
+                bar.total += (len(settings) - size) * len(splits)
                 epochs = max(1, round(share * learner.max_epochs))
                 tasks = [
                     (setting, split, None if setting.space == "features" else projection)
@@ -215,31 +221,36 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                 ]
                 cohort = D if share == 1.0 else D.subsample(_FEW_POINTS, random_state=seed)
                 fits = parallel(
-                    delayed(fit_and_score)(learner, setting, epochs, cohort, codes, split, projection, seed)
+                    delayed(fit_and_vote)(learner, setting, epochs, cohort, codes, split, projection, seed)
                     for setting, split, projection in tasks
                 )
                 bar.update(len(tasks))
                 followed = []
                 for place, setting in enumerate(settings):
                     parts = fits[place * len(splits) : (place + 1) * len(splits)]
-                    judged = [scores for _, scores in parts if scores is not None]
-                    score = balanced_mean(*joined(judged))[0] if len(judged) == len(parts) else -np.inf
-                    metrics = [metric for metric, _ in parts if metric is not None]
-                    followed.append(replace(setting, score=score, epochs=epochs, metrics=metrics))
-                    name = setting.space, setting.margin, setting.strength
-                    if name not in stages or score > stages[name].score:
-                        stages[name] = followed[-1]
-                    self._note(setting, epochs, 0.0, None, score)
-                if best_first(followed):
-                    settings = best_first(followed)
-                else:  # so long, none lasts: what they were in the round before, if there was one, is what there is
+                    voted = [votes for _, votes in parts if votes is not None]
+                    followed.append(
+                        replace(
+                            setting,
+                            epochs=epochs,
+                            judged=judge(voted) if len(voted) == len(parts) else None,
+                            metrics=[metric for metric, _ in parts if metric is not None],
+                        )
+                    )
+                    self._note(setting, epochs, 0.0, None, followed[-1].score)
+                tried += followed
+                settings = best_first(followed)
+                if not settings:  # so long, none lasts: what they were in the rounds before is what there is
                     break
-        return best_first(list(stages.values()))[: sizes[-1]]
+        begin = next((s for s in reversed(tried) if s.name == own and s.judged is not None), None)
+        return chosen(tried, begin, _FEWEST)
 
     def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:
-        """What the best settings learn from all distributions; where a metric vanishes there, those of the folds."""
+        """What the settings learn from all distributions, in three runs at least; where a metric vanishes there, those
+        of the folds."""
         learner = GroundMetricLearner() if self.learner is None else self.learner
         components = components_of(D) if any(setting.space == "components" for setting in settings) else None
+        runs = [(setting, seed + run) for run in range(-(-_FEWEST // max(len(settings), 1))) for setting in settings]
         learned = Parallel(n_jobs=self.n_jobs, max_nbytes=None)(
             delayed(learn)(
                 learner,
@@ -248,13 +259,13 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                 D,
                 codes,
                 None if setting.space == "features" else components,
-                seed,
+                run_seed,
             )
-            for setting in settings
+            for setting, run_seed in runs
         )
         return [
             kept
-            for setting, metric in zip(settings, learned, strict=True)
+            for (setting, _), metric in zip(runs, learned, strict=True)
             for kept in (setting.metrics if metric is None else [metric])
         ]
 
@@ -269,26 +280,25 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         ]
         learned = [of_unit_spread(metric, D[train]) for metric, (train, _) in zip(learned, splits, strict=True)]
 
-        def at(weight: float, references: list[GroundMetric]) -> tuple[np.ndarray, np.ndarray]:
+        def at(weight: float, references: list[GroundMetric]) -> Judged:
             parts = []
             for metric, reference, (train, test) in zip(learned, references, splits, strict=True):
                 blend = average_metric([metric, reference], [1.0 - weight, weight], D[train])
-                parts.append(judge(blend, D, codes, train, test))
-            return joined(parts)
+                parts.append(vote(blend, D, codes, train, test))
+            return judge(parts)
 
         references = {name: [reference_metric(D[train], name) for train, _ in splits] for name in (_BLIND, "given")}
         weights = sorted(set(map(float, self.shrinkages)))
         begin = weights[(len(weights) - 1) // 2]
-        plain, judged = at(begin, references[_BLIND])
+        first = at(begin, references[_BLIND])
         best: tuple[float, float, str | None] = (0.0, begin, _BLIND if begin > 0.0 else None)
         for name, weight in product(references, weights):
             if weight == 0.0 and name != _BLIND:
                 continue  # the learned metric alone: once is enough
-            known = (name, weight) == (_BLIND, begin)
-            scores = plain if known else at(weight, references[name])[0]
-            gain, error = balanced_mean(scores - plain, judged)
-            self._note(settings[0], None, weight, name if weight > 0.0 else None, balanced_mean(scores, judged)[0])
-            if gain > max(best[0], error):
+            judged = first if (name, weight) == (_BLIND, begin) else at(weight, references[name])
+            self._note(settings[0], None, weight, name if weight > 0.0 else None, balanced_mean(*judged)[0])
+            gain = clear_gain(judged, first)
+            if gain > best[0]:
                 best = gain, weight, name if weight > 0.0 else None
         return best[1], best[2]
 

@@ -16,12 +16,18 @@ from ..learning.vanishing import has_vanished
 from ..metric import GroundMetric
 from .averaging import of_unit_spread
 from .feasibility import Split
-from .neighbourhoods import neighbourhood_scores
+from .neighbourhoods import balanced_mean, neighbourhood_probabilities, softened_scores
 from .spaces import fit_in
 
 # Pairs of held-out and training distributions that a setting is judged by at most.
 _MOST_PAIRS = 10_000
+# Standard errors by which something must do better on held-out distributions than what the search begins with: of many
+# things that are tried, some do better by luck.
+_CLEARLY = 2.0
+# What a strength of 0 counts as where ratios are taken.
+_TINY = 1e-9
 
+Voted = tuple[np.ndarray, np.ndarray]  # probabilities of the classes, and the true ones, of held-out distributions
 Judged = tuple[np.ndarray, np.ndarray]  # scores and classes of held-out distributions
 
 
@@ -32,17 +38,51 @@ class Setting:
     space: str
     margin: float
     strength: float
-    score: float = 0.0  # -inf where the metric has vanished
     epochs: int = 0
+    judged: Judged | None = None  # None where the metric has vanished
     metrics: list[GroundMetric] = field(default_factory=list)  # one per fold
+
+    @property
+    def name(self) -> tuple[str, float, float]:
+        return self.space, self.margin, self.strength
+
+    @property
+    def score(self) -> float:
+        return -np.inf if self.judged is None else balanced_mean(*self.judged)[0]
 
 
 def best_first(settings: list[Setting]) -> list[Setting]:
     """Those that learn something, by their score."""
-    return sorted((s for s in settings if s.score > -np.inf), key=lambda setting: -setting.score)
+    return sorted((s for s in settings if s.judged is not None), key=lambda setting: -setting.score)
 
 
-def fit_and_score(
+def nearest(settings: list[Setting], margin: float, strength: float) -> Setting:
+    """The setting whose margin and strength are nearest to these, by ratio; of several spaces, in the first."""
+
+    def ratio(one: float, other: float) -> float:
+        return abs(np.log(max(one, _TINY) / max(other, _TINY)))
+
+    return min(settings, key=lambda s: ratio(s.margin, margin) + ratio(s.strength, strength))
+
+
+def clear_gain(judged: Judged, begin: Judged) -> float:
+    """By how much held-out distributions are better off than at the begin; 0 where that may be luck."""
+    gain, error = balanced_mean(judged[0] - begin[0], begin[1])
+    return gain if gain > _CLEARLY * error else 0.0
+
+
+def chosen(tried: list[Setting], begin: Setting | None, most: int) -> list[Setting]:
+    """The best of those that are clearly better than the begin, each with the epochs that served it best; the begin
+    alone where none is. Where the begin has learned nothing, the best."""
+    better: dict[tuple[str, float, float], Setting] = {}
+    for setting in best_first(tried):
+        assert setting.judged is not None
+        if begin is None or (begin.judged is not None and clear_gain(setting.judged, begin.judged) > 0.0):
+            better.setdefault(setting.name, setting)
+    return list(better.values())[:most] or ([] if begin is None else [begin])
+
+
+def fit_and_vote(
     learner: GroundMetricLearner,
     setting: Setting,
     epochs: int,
@@ -51,13 +91,13 @@ def fit_and_score(
     split: Split,
     projection: GroundMetric | None,
     seed: int,
-) -> tuple[GroundMetric | None, Judged | None]:
-    """The metric that a setting learns from the training side of a split, and how it does on the other, if at all."""
+) -> tuple[GroundMetric | None, Voted | None]:
+    """The metric that a setting learns from the training side of a split, and the votes on the other, if any."""
     train, test = split
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # e.g. a penalty that leaves nothing: what is kept is fitted again
         metric = learn(learner, setting, epochs, D[train], codes[train], projection, seed)
-    return metric, None if metric is None else judge(metric, D, codes, train, test)
+    return metric, None if metric is None else vote(metric, D, codes, train, test)
 
 
 def learn(
@@ -79,8 +119,8 @@ def learn(
     return None if has_vanished(fresh.history_, setting.margin, setting.strength) else of_unit_spread(metric, D)
 
 
-def judge(metric: GroundMetric, D: Distributions, codes: np.ndarray, train: np.ndarray, test: np.ndarray) -> Judged:
-    """How well held-out distributions find their class among the training ones; of many, a sample is judged."""
+def vote(metric: GroundMetric, D: Distributions, codes: np.ndarray, train: np.ndarray, test: np.ndarray) -> Voted:
+    """What training distributions say of the classes of held-out ones; of many, a sample is asked."""
     random = np.random.RandomState(0)  # the same sample for every setting, so that they can be compared
     most_tested = int(np.sqrt(_MOST_PAIRS / 2))
     if test.size * train.size > _MOST_PAIRS:
@@ -88,9 +128,10 @@ def judge(metric: GroundMetric, D: Distributions, codes: np.ndarray, train: np.n
         most_known = _MOST_PAIRS // test.size
         train = train if train.size <= most_known else np.sort(random.choice(train, most_known, replace=False))
     distances = pairwise_distances(D[test], D[train], metric)
-    return neighbourhood_scores(distances, codes[test], codes[train]), codes[test]
+    return neighbourhood_probabilities(distances, codes[train], int(codes.max()) + 1), codes[test]
 
 
-def joined(parts: list[Judged]) -> Judged:
+def judge(parts: list[Voted]) -> Judged:
     """Scores and classes of the held-out distributions of all folds."""
-    return np.concatenate([scores for scores, _ in parts]), np.concatenate([codes for _, codes in parts])
+    codes = np.concatenate([codes for _, codes in parts])
+    return softened_scores(np.concatenate([probabilities for probabilities, _ in parts]), codes), codes
