@@ -21,7 +21,7 @@ from .metric import GroundMetric
 from .parallel import Threads, in_rounds
 from .transport import Auto, Details, Exact, Status
 from .transport.choice import resolve_solver
-from .transport.clouds import clouds_of, is_euclidean, is_projection
+from .transport.clouds import clouds_of, is_euclidean, is_projection, projected
 from .transport.details import compare_all
 from .transport.masses import Masses
 from .transport.pairs import PairTransport, pair_transport
@@ -150,8 +150,8 @@ def kneighbors(
             exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
             solves = others * len(A) // (2 if B is None else 1)
         else:
-            z = np.vstack([ground.project(cohort.points) for cohort in cohorts])
-            finder = Finder(Masses.of(*cohorts), z - z.mean(axis=0), threads, max_pivots, ground.cost)
+            z = np.vstack(projected(ground, cohorts))
+            finder = Finder(Masses.of(*cohorts), z, threads, max_pivots, ground.cost)
             rows, cols = (grid.ravel() for grid in np.indices(shape))
             lower = finder.lower(rows, cols + shift).reshape(shape)
             if B is None:
@@ -258,11 +258,11 @@ def _solve_all(
         sizes = np.concatenate([cohort.sizes for cohort in cohorts]).astype(np.float64)
         rounds = in_rounds(sizes[first] * sizes[second], threads)
         if isinstance(solver, Exact) and _is_projection(metric):
-            z = np.vstack([metric.project(cohort.points) for cohort in cohorts])
+            z = np.vstack(projected(metric, cohorts))
             options: dict[str, Any] = {"threads": threads, "memory": 0.0, "cost": metric.cost, "values_only": True}
             options["max_pivots"] = solver.max_pivots
             transport = pair_transport(Masses.of(*cohorts), first, second, z.shape[1], **options)
-            transport.move_all(z - z.mean(axis=0))
+            transport.move_all(z)
             return _solve_in_rounds(solver, reason, transport, rounds, found, bar)
         if isinstance(solver, Exact) and all(np.all(cohort.sizes == 1) for cohort in cohorts):
             return _between_single_points(solver, reason, cohorts, first, second, metric)
@@ -285,6 +285,8 @@ def _between_single_points(
     """Between single points there is nothing to transport."""
     shift = 0 if len(cohorts) == 1 else len(cohorts[0])
     values = metric.distances(cohorts[0].points, cohorts[-1].points)[first, second - shift]
+    if not np.isfinite(values).all():
+        raise ValueError("distances between points are out of the range of numbers: divide the points by a constant")
     return Details(solver, reason, values, values, values, Counter({Status.OPTIMAL: first.size}))
 
 

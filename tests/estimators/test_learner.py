@@ -180,3 +180,11 @@ def test_with_defaults_it_solves_the_papers_synthetic_data(make):
     classifier = TransportKNeighborsClassifier(metric=learned.metric_).fit(X[train], labels[train])
     assert classifier.score(X[test], labels[test]) >= 0.97
     assert learned.metric_.importance()[0] > 0.9
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_a_feature_whose_variance_is_out_of_range_is_named(form):
+    points = np.random.default_rng(0).normal(size=(16, 3)) * [1.0, 1e200, 1.0]
+    wild = Distributions(form(points), np.repeat(np.arange(4), 4), features=["low", "high", "mid"])
+    with pytest.raises(ValueError, match="variance of feature 'high' is out of the range"):
+        learner().fit(wild, [0, 0, 1, 1])

@@ -123,7 +123,18 @@ def test_thousands_of_tiny_distributions():
     assert_allclose(distances[:, :10], gm.pairwise_distances(D[:10]), rtol=1e-9, atol=1e-12)
 
 
-def test_coordinates_whose_squares_overflow_are_not_passed_over():
-    points = 1e160 * np.random.default_rng(0).normal(size=(8, 2))
-    with pytest.warns(UserWarning, match="solves stopped"):
-        assert gm.pairwise_distances(gm.Distributions(points, np.repeat([0, 1], 4)))[0, 1] == np.inf
+@pytest.mark.parametrize("n_features", [2, 40])
+@pytest.mark.parametrize("scale", [1e-160, 1e160])
+def test_coordinates_whose_squares_leave_the_range_of_numbers_are_refused(scale, n_features):
+    points = scale * np.random.default_rng(0).normal(size=(8, n_features))
+    D = gm.Distributions(points, np.repeat([0, 1], 4))
+    for distances in (gm.pairwise_distances, lambda D: gm.kneighbors(D, n_neighbors=1)):
+        with pytest.raises(ValueError, match=r"out of range: divide the points"):
+            distances(D)
+
+
+@pytest.mark.parametrize("scale", [1e-148, 1e148])
+def test_coordinates_whose_squares_are_within_the_range_of_numbers_have_distances(scale):
+    points = np.random.default_rng(0).normal(size=(8, 2))
+    plain, scaled = (gm.pairwise_distances(gm.Distributions(s * points, np.repeat([0, 1], 4))) for s in (1.0, scale))
+    assert_allclose(scaled / scale, plain, rtol=1e-9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -13,12 +15,23 @@ _BLOCK = 2**18
 
 def feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of every feature over all points, in float64, without a copy of the points."""
-    points = D.points
-    if sparse.issparse(points):
-        from sklearn.utils.sparsefuncs import mean_variance_axis
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = _sparse_moments(D.points) if sparse.issparse(D.points) else _dense_moments(D.points)
+    if not np.isfinite(variance).all():
+        worst = int(np.argmin(np.isfinite(variance)))
+        name = worst if D.features is None else repr(D.features[worst])
+        raise ValueError(f"the variance of feature {name} is out of the range of numbers: divide it by a constant")
+    return mean, variance
 
-        mean, variance = mean_variance_axis(points, axis=0)
-        return mean.astype(np.float64), variance.astype(np.float64)
+
+def _sparse_moments(points: Any) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    mean, variance = mean_variance_axis(points, axis=0)
+    return mean.astype(np.float64), variance.astype(np.float64)
+
+
+def _dense_moments(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
     origin = points[0].astype(np.float64)
     total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])

@@ -13,6 +13,9 @@ from ..metric import BlendedMetric, EuclideanMetric, GroundMetric
 from ..point_distances import Cost
 from .solver import Cloud, Distances
 
+# Coordinates that are all smaller, or as much larger than 1, have squares that leave the range of numbers.
+_SMALLEST = 1e-151
+
 
 def is_projection(metric: Any) -> bool:
     """Do distances depend on projected points only, through the metric's cost of a step?"""
@@ -23,6 +26,25 @@ def is_projection(metric: Any) -> bool:
 def is_euclidean(metric: Any) -> bool:
     """Is the distance Euclidean between projected points?"""
     return is_projection(metric) and metric.cost is Cost.EUCLIDEAN
+
+
+def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np.ndarray]:
+    """The projected points of each cohort around their common centre: far from the origin, digits are lost."""
+    places = [metric.project(cohort.points) for cohort in cohorts]
+    _check_range(places)
+    centre = np.sum([place.sum(axis=0) for place in places], axis=0) / sum(map(len, places))
+    places = [place - centre for place in places]
+    _check_range(places)
+    return places
+
+
+def _check_range(places: list[np.ndarray]) -> None:
+    extent = max(max(place.max(), -place.min()) for place in places)
+    if not (extent == 0.0 or _SMALLEST <= extent <= 1.0 / _SMALLEST):
+        raise ValueError(
+            f"under this metric, coordinates of points reach {extent:.1e}, and the squares of such numbers are out of "
+            "range: divide the points by a constant"
+        )
 
 
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
@@ -57,9 +79,7 @@ def _places(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[
     plain = isinstance(metric, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
     if not is_projection(metric) or (plain and not dense):
         return [cohort.points for cohort in cohorts]
-    places = [metric.project(cohort.points) for cohort in cohorts]
-    centre = np.vstack(places).mean(axis=0)  # far from the origin, digits are lost
-    return [place - centre for place in places]
+    return projected(metric, cohorts)
 
 
 def _between(metric: Any) -> Distances:
