@@ -11,7 +11,7 @@ import groundmetric as gm
 from groundmetric.evaluation.averaging import average_metric, of_unit_spread, reference_metric
 from groundmetric.evaluation.neighbourhoods import balanced_mean, neighbourhood_probabilities, softened_scores
 from groundmetric.evaluation.spaces import components_of, fit_in
-from groundmetric.evaluation.trying import Setting, chosen, clear_gain, fit_and_vote, nearest
+from groundmetric.evaluation.trying import Setting, chosen, clear_gain, distinct, fit_and_vote, nearest
 
 
 def neighbourhood_score(distances, codes, known):
@@ -273,6 +273,19 @@ def test_settings_that_are_clearly_better_are_chosen_with_their_best_epochs():
 def test_of_many_that_are_clearly_better_the_best_are_chosen():
     better = [judged_setting(10.0 + gain, 50, BEGIN.judged[0] + gain) for gain in range(1, 6)]
     assert chosen([BEGIN, *better], BEGIN, 3) == better[:1:-1]
+
+
+def test_of_settings_that_did_the_same_the_first_is_followed():
+    same = [judged_setting(margin, 50, noise(1)) for margin in (10.0, 100.0, 1000.0)]
+    other = judged_setting(0.1, 50, noise(2))
+    assert distinct([same[0], other, *same[1:]]) == [same[0], other]
+
+
+def test_margins_at_which_every_triplet_is_active_are_followed_once():
+    D, y = cohort()
+    search = quick_search(margins=[10.0, 100.0, 1000.0], strengths=[0.1, 1.0]).fit(D, y)
+    later = {row["margin"] for row in search.scores_ if row["epochs"] == 5}
+    assert later == {10.0}
 
 
 def test_where_the_begin_learns_nothing_the_best_are_chosen():

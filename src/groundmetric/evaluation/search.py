@@ -25,11 +25,12 @@ from .feasibility import Split
 from .neighbourhoods import balanced_mean
 from .spaces import SPACES, components_of, usable_spaces
 from .splits import folds, shuffled
-from .trying import Judged, Setting, best_first, chosen, clear_gain, fit_and_vote, judge, learn, nearest, vote
+from .trying import Judged, Setting, best_first, chosen, clear_gain, distinct, fit_and_vote, judge, learn, nearest, vote
 
-# The paper's grid, but for where its strengths end: in our units larger ones leave nothing of most metrics, and data of
-# weak signal need smaller ones.
-_MARGINS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+# The paper's grid from 0.1 to 1000, but for where it ends in our units: from a margin of 10 mean distances on every
+# triplet is active, and larger ones change nothing; larger strengths leave nothing of most metrics, and data of weak
+# signal need smaller ones.
+_MARGINS = (0.1, 1.0, 10.0)
 _STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Share of the epochs that each round of the search may use, and share of the grid that enters it. Until the last, a
 # few points of each distribution tell what is hopeless.
@@ -198,6 +199,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         rounds = _ROUNDS if len(settings) > _FEWEST else _ROUNDS[-1:]
         sizes = [len(settings), *(max(min(_FEWEST, grid), round(share * grid)) for _, share in rounds[1:])]
         own = nearest(settings, learner.margin, learner.strength).name
+        settings.sort(key=lambda setting: setting.name != own)  # first, so that it stays where others do the same
         self.scores_: list[dict] = []
         tried: list[Setting] = []
         with (
@@ -239,11 +241,11 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
                     )
                     self._note(setting, epochs, 0.0, None, followed[-1].score)
                 tried += followed
-                settings = best_first(followed)
+                settings = best_first(distinct(followed))
                 if not settings:  # so long, none lasts: what they were in the rounds before is what there is
                     break
         begin = next((s for s in reversed(tried) if s.name == own and s.judged is not None), None)
-        return chosen(tried, begin, _FEWEST)
+        return chosen(distinct(tried), begin, _FEWEST)
 
     def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:
         """What the settings learn from all distributions, in three runs at least; where a metric vanishes there, those

@@ -56,6 +56,15 @@ def best_first(settings: list[Setting]) -> list[Setting]:
     return sorted((s for s in settings if s.judged is not None), key=lambda setting: -setting.score)
 
 
+def distinct(settings: list[Setting]) -> list[Setting]:
+    """The first of those that did exactly the same: beyond some margin every triplet is active, and larger ones change
+    nothing."""
+    firsts: dict[bytes, Setting] = {}
+    for setting in settings:
+        firsts.setdefault(b"" if setting.judged is None else setting.judged[0].tobytes(), setting)
+    return list(firsts.values())
+
+
 def nearest(settings: list[Setting], margin: float, strength: float) -> Setting:
     """The setting whose margin and strength are nearest to these, by ratio; of several spaces, in the first."""
 
