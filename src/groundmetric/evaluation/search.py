@@ -20,12 +20,12 @@ from ..estimators.checks import check_labels, check_number
 from ..estimators.learner import GroundMetricLearner
 from ..estimators.method import GroundMetricMethod
 from ..metric import GroundMetric
-from .averaging import average_metric, of_unit_spread, reference_metric
+from .averaging import average_metric, reference_metric
 from .feasibility import Split
-from .neighbourhoods import balanced_mean
+from .shrinking import BLIND, choose_shrinkage
 from .spaces import SPACES, components_of, usable_spaces
 from .splits import folds, shuffled
-from .trying import Judged, Setting, best_first, chosen, clear_gain, distinct, fit_and_vote, judge, learn, nearest, vote
+from .trying import Setting, best_first, chosen, distinct, fit_and_vote, judge, learn, nearest
 
 # The paper's grid from 0.1 to 1000, but for where it ends in our units: from a margin of 10 mean distances on every
 # triplet is active, and larger ones change nothing; larger strengths leave nothing of most metrics, and data of weak
@@ -40,8 +40,6 @@ _FEW_POINTS = 100
 _FEWEST = 3
 # What is decided about a setting.
 _CHOSEN = ("space", "margin", "strength", "epochs")
-# What is left where no setting learns anything.
-_BLIND = "standardised"
 
 
 class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
@@ -143,11 +141,11 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         if not metrics:
             warnings.warn(
                 f"every strength from {min(self.strengths):g} on outweighs the labels: the metric is that of "
-                f"{_BLIND} features, and knows nothing of them; try smaller `strengths`",
+                f"{BLIND} features, and knows nothing of them; try smaller `strengths`",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        shrinkage, reference = self._shrink(D, codes, splits, settings) if metrics else (1.0, _BLIND)
+        shrinkage, reference = self._shrink(D, codes, splits, settings) if metrics else (1.0, BLIND)
         weights = [(1.0 - shrinkage) / max(len(metrics), 1)] * len(metrics)
         if reference is not None:
             metrics, weights = [*metrics, reference_metric(D, reference)], [*weights, shrinkage]
@@ -274,35 +272,15 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     def _shrink(
         self, D: Distributions, codes: np.ndarray, splits: list[Split], settings: list[Setting]
     ) -> tuple[float, str | None]:
-        """The weight of a metric that does not know the labels, and which one: the middle one unless another is clearly
-        better."""
+        """The weight of a metric that does not know the labels, and which one."""
         learned = [
             average_metric([setting.metrics[fold] for setting in settings], [1.0] * len(settings), D[train])
             for fold, (train, _) in enumerate(splits)
         ]
-        learned = [of_unit_spread(metric, D[train]) for metric, (train, _) in zip(learned, splits, strict=True)]
-
-        def at(weight: float, references: list[GroundMetric]) -> Judged:
-            parts = []
-            for metric, reference, (train, test) in zip(learned, references, splits, strict=True):
-                blend = average_metric([metric, reference], [1.0 - weight, weight], D[train])
-                parts.append(vote(blend, D, codes, train, test))
-            return judge(parts)
-
-        references = {name: [reference_metric(D[train], name) for train, _ in splits] for name in (_BLIND, "given")}
-        weights = sorted(set(map(float, self.shrinkages)))
-        begin = weights[(len(weights) - 1) // 2]
-        first = at(begin, references[_BLIND])
-        best: tuple[float, float, str | None] = (0.0, begin, _BLIND if begin > 0.0 else None)
-        for name, weight in product(references, weights):
-            if weight == 0.0 and name != _BLIND:
-                continue  # the learned metric alone: once is enough
-            judged = first if (name, weight) == (_BLIND, begin) else at(weight, references[name])
-            self._note(settings[0], None, weight, name if weight > 0.0 else None, balanced_mean(*judged)[0])
-            gain = clear_gain(judged, first)
-            if gain > best[0]:
-                best = gain, weight, name if weight > 0.0 else None
-        return best[1], best[2]
+        weight, reference, tried = choose_shrinkage(learned, D, codes, splits, self.shrinkages)
+        for tried_weight, tried_reference, score in tried:
+            self._note(settings[0], None, tried_weight, tried_reference, score)
+        return weight, reference
 
     def _note(
         self, setting: Setting, epochs: int | None, shrinkage: float, reference: str | None, score: float
