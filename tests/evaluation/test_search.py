@@ -303,8 +303,22 @@ def test_a_class_of_one_held_out_distribution_cannot_show_a_gain():
     ("margin", "strength", "expected"), [(1.0, 0.1, (1.0, 0.1)), (40.0, 0.0, (10.0, 0.0)), (2.0, 9.0, (1.0, 10.0))]
 )
 def test_the_begin_is_the_point_of_the_grid_nearest_to_the_learner(margin, strength, expected):
-    grid = [Setting(space, m, s) for space in ("features", "components") for m in (1.0, 10.0) for s in (0.0, 0.1, 10.0)]
+    grid = [Setting("features", m, s) for m in (1.0, 10.0) for s in (0.0, 0.1, 10.0)]
     assert nearest(grid, margin, strength).name == ("features", *expected)
+
+
+@pytest.mark.parametrize("better", ["features", "components"])
+def test_the_begin_is_in_the_better_space(better, monkeypatch):
+    D, y = wide_cohort()
+
+    def partial(learner, setting, *arguments):
+        metric, (probabilities, codes) = fit_and_vote(learner, setting, *arguments)
+        sharper = np.where(np.arange(2) == codes[:, None], 0.6, 0.4) if setting.space == better else 0.5
+        return metric, (sharper * np.ones_like(probabilities), codes)
+
+    monkeypatch.setattr("groundmetric.evaluation.trying.fit_and_vote", partial)
+    chosen_params = quick_search().fit(D, y).best_params_
+    assert (chosen_params["space"], chosen_params["margin"], chosen_params["strength"]) == (better, 1.0, 0.1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -325,5 +339,5 @@ def test_a_learner_that_is_clearly_worse_than_others_is_left(monkeypatch):
         metric, (probabilities, codes) = fit_and_vote(learner, setting, *arguments)
         return metric, (np.roll(probabilities, int(setting.strength == 0.1), axis=1), codes)
 
-    monkeypatch.setattr("groundmetric.evaluation.search.fit_and_vote", misled)
+    monkeypatch.setattr("groundmetric.evaluation.trying.fit_and_vote", misled)
     assert quick_search().fit(D, y).best_params_["strength"] == 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -25,7 +24,7 @@ from .feasibility import Split
 from .shrinking import BLIND, choose_shrinkage
 from .spaces import SPACES, components_of, usable_spaces
 from .splits import folds, shuffled
-from .trying import Setting, best_first, chosen, distinct, fit_and_vote, judge, learn, nearest
+from .trying import Setting, best_first, chosen, distinct, follow, learn, nearest
 
 # The paper's grid from 0.1 to 1000, but for where it ends in our units: from a margin of 10 mean distances on every
 # triplet is active, and larger ones change nothing; larger strengths leave nothing of most metrics, and data of weak
@@ -53,10 +52,10 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     few distributions is too sure of itself on others, but which class has most votes does not depend on that.
 
     With few distributions the best of many settings is best by luck. So the search begins with the learner's own
-    setting (the point of the grid nearest to it), follows it to the end, and leaves it only for settings that are
-    better by more than two standard errors on held-out distributions, each with the number of epochs that served it
-    best. The best three of these, or the learner's own in three runs, learn from all distributions, and their metrics
-    are averaged, which is steadier than any one.
+    setting (the point of the grid nearest to it, in the better one of `spaces`), follows it to the end, and leaves it
+    only for settings that are better by more than two standard errors on held-out distributions, each with the number
+    of epochs that served it best. The best three of these, or the learner's own in three runs, learn from all
+    distributions, and their metrics are averaged, which is steadier than any one.
 
     What is learned is shrunk half way (the middle of `shrinkages`) towards a metric that does not know the labels, that
     of standardised features: between too few distributions to be sure, both know something. Another shrinkage, or one
@@ -196,8 +195,11 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         grid = len(self.margins) * len(self.strengths)
         rounds = _ROUNDS if len(settings) > _FEWEST else _ROUNDS[-1:]
         sizes = [len(settings), *(max(min(_FEWEST, grid), round(share * grid)) for _, share in rounds[1:])]
-        own = nearest(settings, learner.margin, learner.strength).name
-        settings.sort(key=lambda setting: setting.name != own)  # first, so that it stays where others do the same
+        own = {
+            nearest([s for s in settings if s.space == space], learner.margin, learner.strength).name
+            for space in spaces
+        }
+        settings.sort(key=lambda setting: setting.name not in own)  # first, so that they stay where others do the same
         self.scores_: list[dict] = []
         tried: list[Setting] = []
         with (
@@ -211,38 +213,20 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             ) as bar,
         ):
             for (share, _), size in zip(rounds, sizes, strict=True):
-                settings = [s for place, s in enumerate(settings) if place < size or s.name == own]
+                settings = [s for place, s in enumerate(settings) if place < size or s.name in own]
                 bar.total += (len(settings) - size) * len(splits)
                 epochs = max(1, round(share * learner.max_epochs))
-                tasks = [
-                    (setting, split, None if setting.space == "features" else projection)
-                    for setting in settings
-                    for split, projection in zip(splits, components, strict=True)
-                ]
                 cohort = D if share == 1.0 else D.subsample(_FEW_POINTS, random_state=seed)
-                fits = parallel(
-                    delayed(fit_and_vote)(learner, setting, epochs, cohort, codes, split, projection, seed)
-                    for setting, split, projection in tasks
-                )
-                bar.update(len(tasks))
-                followed = []
-                for place, setting in enumerate(settings):
-                    parts = fits[place * len(splits) : (place + 1) * len(splits)]
-                    voted = [votes for _, votes in parts if votes is not None]
-                    followed.append(
-                        replace(
-                            setting,
-                            epochs=epochs,
-                            judged=judge(voted) if len(voted) == len(parts) else None,
-                            metrics=[metric for metric, _ in parts if metric is not None],
-                        )
-                    )
-                    self._note(setting, epochs, 0.0, None, followed[-1].score)
+                followed = follow(parallel, learner, settings, epochs, cohort, codes, splits, components, seed)
+                bar.update(len(settings) * len(splits))
+                for setting in followed:
+                    self._note(setting, epochs, 0.0, None, setting.score)
                 tried += followed
                 settings = best_first(distinct(followed))
                 if not settings:  # so long, none lasts: what they were in the rounds before is what there is
                     break
-        begin = next((s for s in reversed(tried) if s.name == own and s.judged is not None), None)
+        latest = {s.name: s for s in tried if s.name in own and s.judged is not None}
+        begin = next(iter(best_first(list(latest.values()))), None)
         return chosen(distinct(tried), begin, _FEWEST)
 
     def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:

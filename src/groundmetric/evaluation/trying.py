@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -66,7 +67,7 @@ def distinct(settings: list[Setting]) -> list[Setting]:
 
 
 def nearest(settings: list[Setting], margin: float, strength: float) -> Setting:
-    """The setting whose margin and strength are nearest to these, by ratio; of several spaces, in the first."""
+    """The setting whose margin and strength are nearest to these, by ratio."""
 
     def ratio(one: float, other: float) -> float:
         return abs(np.log(max(one, _TINY) / max(other, _TINY)))
@@ -89,6 +90,35 @@ def chosen(tried: list[Setting], begin: Setting | None, most: int) -> list[Setti
         if begin is None or (begin.judged is not None and clear_gain(setting.judged, begin.judged) > 0.0):
             better.setdefault(setting.name, setting)
     return list(better.values())[:most] or ([] if begin is None else [begin])
+
+
+def follow(
+    parallel: Parallel,
+    learner: GroundMetricLearner,
+    settings: list[Setting],
+    epochs: int,
+    D: Distributions,
+    codes: np.ndarray,
+    splits: list[Split],
+    components: list[GroundMetric | None],
+    seed: int,
+) -> list[Setting]:
+    """The settings after so many epochs, judged on the held-out sides of all splits."""
+    fits = parallel(
+        delayed(fit_and_vote)(
+            learner, setting, epochs, D, codes, split, None if setting.space == "features" else projection, seed
+        )
+        for setting in settings
+        for split, projection in zip(splits, components, strict=True)
+    )
+    followed = []
+    for place, setting in enumerate(settings):
+        parts = fits[place * len(splits) : (place + 1) * len(splits)]
+        voted = [votes for _, votes in parts if votes is not None]
+        judged = judge(voted) if len(voted) == len(parts) else None
+        metrics = [metric for metric, _ in parts if metric is not None]
+        followed.append(replace(setting, epochs=epochs, judged=judged, metrics=metrics))
+    return followed
 
 
 def fit_and_vote(
