@@ -64,6 +64,7 @@ LAYERS = [
     "evaluation.splits evaluation.votes evaluation.exchange evaluation.averaging evaluation.neighbourhoods",
     "evaluation.running evaluation.spaces",
     "evaluation.trying",
+    "evaluation.shrinking",
     "evaluation.search",
     "evaluation.limits evaluation.pooling evaluation.resuming",
     "evaluation.workers evaluation.procedure evaluation.results evaluation.tables",

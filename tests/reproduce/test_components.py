@@ -4,7 +4,9 @@ import numpy as np
 from scipy import sparse
 
 import groundmetric as gm
+from groundmetric.reproduce.cohorts import Labelled
 from groundmetric.reproduce.components import PrincipalComponents
+from groundmetric.reproduce.real import COMPONENTS, components_of_all_cells
 
 
 def cohort():
@@ -43,3 +45,16 @@ def test_it_has_what_the_method_has():
     logistic = PrincipalComponents(gm.baselines.PseudobulkLogistic(), 2, random_state=0).fit(D, y)
     assert logistic.predict_proba(D).shape == (12, 2)
     assert PrincipalComponents(gm.GroundMetricLearnerCV()).takes_groups
+
+
+def test_components_of_all_cells_see_every_part():
+    D, y = cohort()
+    wide = gm.Distributions(
+        np.hstack([D.points, np.random.RandomState(1).normal(size=(240, 40))]), np.repeat(np.arange(12), D.sizes)
+    )
+    whole = components_of_all_cells(Labelled(wide, y, None, None, []), seed=0).D
+    assert whole.shape == (12, COMPONENTS)
+    assert whole.sizes.tolist() == wide.sizes.tolist()
+    variances = whole.points.var(axis=0)
+    assert (np.diff(variances) <= 1e-9).all()  # leading first
+    assert variances[0] < 3.0  # of scaled features

@@ -10,6 +10,7 @@ import groundmetric as gm
 from groundmetric.reproduce import reproduce, running
 from groundmetric.reproduce.pages import MARK, write_page
 from groundmetric.reproduce.pages.classification import classification
+from groundmetric.reproduce.pages.real import real
 from groundmetric.reproduce.protocol import DEFAULTS, SCRIPTS, SEARCH, Plan, halves, methods_of_the_paper, synthetic
 
 
@@ -129,3 +130,38 @@ def test_findings_are_json(folder):
 
     for path in (folder / running.WORK).rglob("*.json"):
         json.loads(path.read_text(), parse_constant=refuse)
+
+
+def real_study(balanced_accuracy):
+    rows = {
+        name: {
+            "status": "ok",
+            "seconds": 1.0,
+            "balanced_accuracy": {"mean": value, "sd": 0.1, "low": value - 0.1, "high": value + 0.1},
+        }
+        for name, value in balanced_accuracy.items()
+    }
+    return {
+        "about": "cells of patients",
+        "score": "balanced_accuracy",
+        "class_weight": "balanced",
+        "n_samples": 20,
+        "n_points": 2000,
+        "n_features": 500,
+        "labels": {"ill": 10, "well": 10},
+        "splits": "5 folds",
+        "rows": rows,
+        "against_euclid": None,
+        "notes": [],
+    }
+
+
+def test_real_data_are_shown_with_components_of_the_training_part_and_of_all_cells(tmp_path):
+    found = {"sets": {"Blood": real_study({SEARCH: 0.6, "Euclidean": 0.5})}, "pending": [], "absent": []}
+    again = {"Blood": real_study({SEARCH: 0.8, "Euclidean": 0.7})}
+    page = "\n".join(real(found | {"all cells": again}, tmp_path))
+    assert "none is better than GGML (0.60; Euclidean 0.50)" in page
+    assert "| Blood | balanced accuracy | 0.80 | 0.70 |" in page
+    with open(tmp_path / "real.csv", newline="") as file:
+        assert [row["data"] for row in csv.DictReader(file)] == ["Blood"] * 2 + ["Blood, components of all cells"] * 2
+    assert "all cells" not in "\n".join(real(found, tmp_path))  # kept from a run without them

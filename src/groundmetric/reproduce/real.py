@@ -17,6 +17,7 @@ from ..evaluation import Comparison, GroundMetricLearnerCV, compare, folds, leav
 from ..evaluation.feasibility import Split
 from .cohorts import Labelled, read_cohort
 from .components import PrincipalComponents
+from .prepared import with_points
 from .protocol import SEARCH, Plan
 
 # Principal components, found in each training part, that all methods are shown where there are more features.
@@ -67,27 +68,36 @@ SETS = (
 
 
 def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda found: None) -> dict[str, Any]:
-    """By data set: what it is, and a row per method. Files that are not there are named under "absent".
+    """By data set: what it is, and a row per method. Under "all cells", those of many features again, with
+    components of all cells; under "absent", files that are not there.
 
     This takes long, so that `keep` is called after every data set with what there is.
     """
     if plan.data is None or not plan.data.is_dir():
         plan.log("real: no folder of data (--data), so this section is left out")
-        return {"absent": [data.file for data in SETS], "pending": [], "sets": {}}
+        return {"absent": [data.file for data in SETS], "pending": [], "sets": {}, "all cells": {}}
     here = [data for data in SETS if (plan.data / data.file).exists()]
     here = here[:2] if plan.quick else here
     absent = [data.file for data in SETS if not (plan.data / data.file).exists()]
-    found: dict[str, Any] = {"absent": absent, "pending": [data.name for data in here], "sets": {}}
+    found: dict[str, Any] = {"absent": absent, "pending": [data.name for data in here], "sets": {}, "all cells": {}}
     for data in here:
-        found["sets"][data.name] = _study(data, plan)
+        assert plan.data is not None
+        cohort = load(data, plan.data, plan.seed)
+        found["sets"][data.name] = _study(data, cohort, plan)
+        if cohort.D.shape[1] > COMPONENTS:
+            found["all cells"][data.name] = _study(data, components_of_all_cells(cohort, plan.seed), plan)
         found["pending"].remove(data.name)
         keep(found)
     return found
 
 
-def _study(data: RealSet, plan: Plan) -> dict[str, Any]:
-    assert plan.data is not None
-    cohort = load(data, plan.data, plan.seed)
+def components_of_all_cells(cohort: Labelled, seed: int) -> Labelled:
+    """What the description of the data does: scaling and components without labels, but with the held-out cells."""
+    space = baselines.by_name("pca", n_components=COMPONENTS, standardise=True, random_state=seed).fit(cohort.D)
+    return cohort._replace(D=with_points(cohort.D, space.metric_.project(cohort.D.points), None))
+
+
+def _study(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
     splits = make_splits(data, cohort, plan.seed)
     methods = methods_for(data, cohort, plan)
     plan.log(f"real: {data.name}, {len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")

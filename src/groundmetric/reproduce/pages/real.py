@@ -20,6 +20,11 @@ INTRODUCTION = """
     splits. Where there are more than 200 samples, the search holds out once and tries 9 settings for 20 epochs, to
     keep its time in check. Intervals are wide: these cohorts are small."""
 
+ALL_CELLS = """
+    The same splits of the data sets with many features, prepared as their description does it: features scaled and 30
+    components found once, without labels but on all cells, those of held-out samples too. That is no fair test of what
+    will happen to a new patient, but the figures in the description are of this kind."""
+
 
 def real(found: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table and figure go into the folder."""
@@ -27,15 +32,29 @@ def real(found: dict[str, Any], folder: Path) -> list[str]:
     for name, study in found["sets"].items():
         parts += [f"### {name}", _about(study), _scores(study["rows"])]
         parts.append(" ".join([_verdict(study["rows"], study["score"]), *_lead(study.get("against_euclid"))]))
+    all_cells = found.get("all cells", {})
+    if all_cells:
+        parts += ["### Components of all cells", prose(ALL_CELLS), _one_score_each(all_cells)]
     if found["sets"]:
         picture = draw_scores(found["sets"], "balanced_accuracy", folder, "real")
-        table = write_csv(folder / "real.csv", _records(found["sets"]))
+        again = {f"{name}, components of all cells": study for name, study in all_cells.items()}
+        table = write_csv(folder / "real.csv", _records(found["sets"] | again))
         parts += [f"![scores on real data](results/{picture})", f"As CSV: [{table}](results/{table})"]
     if found["pending"]:
         parts.append(f"The run was not finished when this page was written. Missing: {', '.join(found['pending'])}.")
     if found["absent"]:
         parts.append(f"Left out, because the files were not there: {', '.join(found['absent'])}.")
     return parts
+
+
+def _one_score_each(sets: dict[str, Any]) -> str:
+    methods = list(dict.fromkeys(method for study in sets.values() for method in study["rows"]))
+    lines = []
+    for name, study in sets.items():
+        rows, score = study["rows"], study["score"]
+        values = [(rows.get(method, {}).get(score) or {}).get("mean") for method in methods]
+        lines.append([name, score.replace("_", " "), *map(number, values)])
+    return markdown(["data", "judged by", *methods], lines)
 
 
 def _about(study: dict[str, Any]) -> str:
