@@ -124,11 +124,9 @@ def test_a_hover_shows_the_name_of_a_sample(opened):
     assert len(marks) == len(NAMES)
     for mark in marks[:2]:
         opened.execute_script("arguments[0].parentNode.append(arguments[0])", mark)  # above its neighbours
-        move_to(opened, mark)
-        tip = find(opened, "#tip")
-        assert tip.is_displayed()
-        assert tip.text.splitlines()[0] == mark.get_attribute("aria-label").rpartition(", condition")[0]
-        assert tip.text.splitlines()[0] in NAMES
+        name = tip_over(opened, mark).splitlines()[0]
+        assert name == mark.get_attribute("aria-label").rpartition(", condition")[0]
+        assert name in NAMES
 
 
 def test_a_hover_shows_cells_and_distances(opened):

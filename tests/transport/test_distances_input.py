@@ -124,9 +124,8 @@ def test_thousands_of_tiny_distributions():
 
 
 @pytest.mark.parametrize("n_features", [2, 40])
-@pytest.mark.parametrize("scale", [1e-160, 1e160])
-def test_coordinates_whose_squares_leave_the_range_of_numbers_are_refused(scale, n_features):
-    points = scale * np.random.default_rng(0).normal(size=(8, n_features))
+def test_coordinates_whose_squares_leave_the_range_of_numbers_are_refused(n_features):
+    points = 1e160 * np.random.default_rng(0).normal(size=(8, n_features))
     D = gm.Distributions(points, np.repeat([0, 1], 4))
     for distances in (gm.pairwise_distances, lambda D: gm.kneighbors(D, n_neighbors=1)):
         with pytest.raises(ValueError, match=r"out of range: divide the points"):

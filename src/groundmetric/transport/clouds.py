@@ -13,8 +13,8 @@ from ..metric import BlendedMetric, EuclideanMetric, GroundMetric
 from ..point_distances import Cost
 from .solver import Cloud, Distances
 
-# Coordinates that are all smaller, or as much larger than 1, have squares that leave the range of numbers.
-_SMALLEST = 1e-151
+# Larger coordinates have squares that may leave the range of numbers.
+_LARGEST = 1e151
 
 
 def is_projection(metric: Any) -> bool:
@@ -33,14 +33,12 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
     places = [metric.project(cohort.points) for cohort in cohorts]
     _check_range(places)
     centre = np.sum([place.sum(axis=0) for place in places], axis=0) / sum(map(len, places))
-    places = [place - centre for place in places]
-    _check_range(places)
-    return places
+    return [place - centre for place in places]
 
 
 def _check_range(places: list[np.ndarray]) -> None:
     extent = max(max(place.max(), -place.min()) for place in places)
-    if not (extent == 0.0 or _SMALLEST <= extent <= 1.0 / _SMALLEST):
+    if not extent <= _LARGEST:
         raise ValueError(
             f"under this metric, coordinates of points reach {extent:.1e}, and the squares of such numbers are out of "
             "range: divide the points by a constant"
