@@ -286,7 +286,10 @@ def _between_single_points(
     shift = 0 if len(cohorts) == 1 else len(cohorts[0])
     values = metric.distances(cohorts[0].points, cohorts[-1].points)[first, second - shift]
     if not np.isfinite(values).all():
-        raise ValueError("distances between points are out of the range of numbers: divide the points by a constant")
+        raise ValueError(
+            f"distances between points under metric {metric!r} are not all finite: either coordinates are too large "
+            "(divide the points by a constant), or it is not defined for some of the points"
+        )
     return Details(solver, reason, values, values, values, Counter({Status.OPTIMAL: first.size}))
 
 

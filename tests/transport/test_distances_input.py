@@ -137,3 +137,12 @@ def test_coordinates_whose_squares_are_within_the_range_of_numbers_have_distance
     points = np.random.default_rng(0).normal(size=(8, 2))
     plain, scaled = (gm.pairwise_distances(gm.Distributions(s * points, np.repeat([0, 1], 4))) for s in (1.0, scale))
     assert_allclose(scaled / scale, plain, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("points", "metric"), [(np.full((2, 40), 1e200) * [[1.0], [-1.0]], "euclidean"), (np.ones((3, 4)), "correlation")]
+)
+def test_single_points_without_a_finite_distance_are_refused(points, metric):
+    with pytest.raises(ValueError, match="are not all finite"):
+        gm.pairwise_distances(points, metric=metric)
