@@ -12,6 +12,7 @@ from ..arrays import is_missing, real_array
 from ..distributions import Distributions
 from ..triplets import Classes, Ordered, Supervision, Target, TargetDistances
 from .checks import check_classes, check_number, label_array, labels_of_groups, missing_labels
+from .votes import check_class_weight
 
 TARGETS = ("classes", "ordered", "distances")
 
@@ -24,7 +25,9 @@ class Label:
     values: np.ndarray | None
 
 
-def read_labels(y: Any, target: Any, gap: Any, rows: int, D: Distributions, *, by_row: bool) -> list[Label]:
+def read_labels(
+    y: Any, target: Any, gap: Any, rows: int, D: Distributions, *, by_row: bool, class_weight: Any = None
+) -> list[Label]:
     """One or several labels of D.
 
     Parameters
@@ -33,19 +36,22 @@ def read_labels(y: Any, target: Any, gap: Any, rows: int, D: Distributions, *, b
     target : a name, or a list of them for several labels
     rows : how many entries a label should have
     by_row : whether they are given per point rather than per distribution
+    class_weight : None, or "balanced" where each class makes up the same share of the loss
     """
+    check_class_weight(class_weight)
     if isinstance(target, str):
-        return [_read(y, target, gap, rows, D, by_row, "y")]
+        return _weighted([_read(y, target, gap, rows, D, by_row, "y")], class_weight)
     if not isinstance(target, Sequence) or len(target) == 0:
         raise ValueError(f"target is {target!r}: expected one of {TARGETS}, or a list of them for several labels")
     columns = _columns(y, len(target))
     gaps = gap if isinstance(gap, Sequence) else [gap if kind != "classes" else None for kind in target]
     if len(gaps) != len(target):
         raise ValueError(f"gap has {len(gaps)} entries for {len(target)} targets: give one for each, or one for all")
-    return [
+    labels = [
         _read(column, kind, one, rows, D, by_row, name)
         for (name, column), kind, one in zip(columns.items(), target, gaps, strict=True)
     ]
+    return _weighted(labels, class_weight)
 
 
 def shares_of(weights: Any, n_labels: int) -> np.ndarray:
@@ -77,6 +83,18 @@ def supervision(labels: list[Label], weights: Any, strata: np.ndarray | None) ->
     seen = np.flatnonzero(np.any([target.labelled for target in known.targets], axis=0))
     known = known.at(seen)
     return seen, replace(known, strata=None) if known.strata is not None and np.ptp(known.strata) == 0 else known
+
+
+def _weighted(labels: list[Label], class_weight: str | None) -> list[Label]:
+    """The labels with their classes balanced, where that is asked for."""
+    if class_weight is None:
+        return labels
+    if not any(isinstance(label.target, Classes) for label in labels):
+        raise ValueError(f"class_weight is {class_weight!r}, but no label is of classes: leave it out")
+    return [
+        replace(label, target=replace(label.target, balanced=True)) if isinstance(label.target, Classes) else label
+        for label in labels
+    ]
 
 
 def _columns(y: Any, n_labels: int) -> dict[str, Any]:

@@ -94,6 +94,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         quarter of the label's standard deviation.
     label_weights : list of float or None
         For several labels: the share of the loss that each makes up. None: equal shares.
+    class_weight : {None, "balanced"}
+        "balanced": each class makes up the same share of the loss, however many distributions it has. None: each
+        distribution does.
     nuisance : float
         Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels.
     random_state : int, RandomState or None
@@ -152,6 +155,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         target: Any = "classes",
         gap: Any = None,
         label_weights: Any = None,
+        class_weight: str | None = None,
         nuisance: float = 1.0,
         random_state: Any = None,
         verbose: int = 0,
@@ -182,6 +186,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self.target = target
         self.gap = gap
         self.label_weights = label_weights
+        self.class_weight = class_weight
         self.nuisance = nuisance
         self.random_state = random_state
         self.verbose = verbose
@@ -256,8 +261,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
                 check_consistent_length(X, y)
             D = Distributions(X, np.arange(rows) if groups is None else groups, features=self._feature_names())
             D = D.with_mass()
-        labels = read_labels(y, self.target, self.gap, rows, D, by_row=groups is not None)
-        seen, known = supervision(labels, self.label_weights, read_strata(strata, rows, D, by_row=groups is not None))
+        by_row = groups is not None
+        labels = read_labels(y, self.target, self.gap, rows, D, by_row=by_row, class_weight=self.class_weight)
+        seen, known = supervision(labels, self.label_weights, read_strata(strata, rows, D, by_row=by_row))
         self.classes_ = labels[0].values if isinstance(self.target, str) else [label.values for label in labels]
         return D if seen.size == len(D) else D[seen], known
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from tqdm import tqdm
@@ -65,7 +65,8 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     Parameters
     ----------
     learner : GroundMetricLearner or None
-        Whose other parameters are used.
+        Whose other parameters are used. None: the default ones, but each class counts the same in the loss
+        (``class_weight="balanced"``), as it does in the score.
     margins, strengths : sequences of float
     shrinkages : sequence of float from 0 (learned) to 1 (labels ignored)
     spaces : sequence of {"features", "components"}
@@ -79,6 +80,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     Attributes
     ----------
     metric_ : GroundMetric
+    learner_ : the learner that was used
     best_params_ : dict of space, margin, strength and epochs (those of the best setting), shrinkage and reference
     scores_ : list of dicts, one for every setting and shrinkage that was tried
     classes_ : array of labels
@@ -131,6 +133,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         D = as_distributions(X).with_mass()
         labels = check_labels(y, len(D))
         self._check_grid()
+        self.learner_ = GroundMetricLearner(class_weight="balanced") if self.learner is None else clone(self.learner)
         random = check_random_state(self.random_state)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         seed = int(random.randint(2**31))
@@ -185,7 +188,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
 
     def _search(self, D: Distributions, codes: np.ndarray, splits: list[Split], seed: int) -> list[Setting]:
         """The settings to learn with; none where every one ended at a metric of 0."""
-        learner = GroundMetricLearner() if self.learner is None else self.learner
+        learner = self.learner_
         spaces = usable_spaces(tuple(self.spaces), D, learner)
         settings = [
             Setting(space, float(margin), float(strength))
@@ -232,7 +235,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     def _refit(self, D: Distributions, codes: np.ndarray, settings: list[Setting], seed: int) -> list[GroundMetric]:
         """What the settings learn from all distributions, in three runs at least; where a metric vanishes there, those
         of the folds."""
-        learner = GroundMetricLearner() if self.learner is None else self.learner
+        learner = self.learner_
         components = components_of(D) if any(setting.space == "components" for setting in settings) else None
         runs = [(setting, seed + run) for run in range(-(-_FEWEST // max(len(settings), 1))) for setting in settings]
         learned = Parallel(n_jobs=self.n_jobs, max_nbytes=None)(

@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 
 from ..distributions import Distributions, as_distributions
 from ..estimators.checks import check_number
-from ..estimators.learner import GroundMetricLearner
 from ..evaluation.exchange import exchangeable
 from ..metric import GroundMetric
 from .discovery import Discoveries, discoveries
@@ -222,9 +221,9 @@ def _seed(random: np.random.RandomState) -> int:
 def _underlying(learner: Any) -> Any:
     """The learner itself, or the one with the settings that a search chose."""
     chosen = getattr(learner, "best_params_", None)
-    if chosen is None or not hasattr(learner, "learner"):
+    if chosen is None or not hasattr(learner, "learner_"):
         return learner
-    inner = GroundMetricLearner() if learner.learner is None else clone(learner.learner)
+    inner = clone(learner.learner_)
     names = {"margin": "margin", "strength": "strength", "max_epochs": "epochs"}
     return inner.set_params(**{name: chosen[one] for name, one in names.items() if chosen[one] is not None})
 

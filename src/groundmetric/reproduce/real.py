@@ -85,7 +85,8 @@ def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda found: None)
         cohort = load(data, plan.data, plan.seed)
         found["sets"][data.name] = _study(data, cohort, plan)
         if cohort.D.shape[1] > COMPONENTS:
-            found["all cells"][data.name] = _study(data, components_of_all_cells(cohort, plan.seed), plan)
+            shown = components_of_all_cells(cohort, plan.seed)
+            found["all cells"][data.name] = _study(data, shown, plan, "components of all cells, ")
         found["pending"].remove(data.name)
         keep(found)
     return found
@@ -97,10 +98,10 @@ def components_of_all_cells(cohort: Labelled, seed: int) -> Labelled:
     return cohort._replace(D=with_points(cohort.D, space.metric_.project(cohort.D.points), None))
 
 
-def _study(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
+def _study(data: RealSet, cohort: Labelled, plan: Plan, shown: str = "") -> dict[str, Any]:
     splits = make_splits(data, cohort, plan.seed)
     methods = methods_for(data, cohort, plan)
-    plan.log(f"real: {data.name}, {len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
+    plan.log(f"real: {data.name}, {shown}{len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
         methods, cohort.D, cohort.y, splits=splits, groups=cohort.groups, class_weight=data.class_weight,
         points=False, clustering="test", n_jobs=plan.n_jobs, resume=plan.work / "comparisons", verbose=plan.verbose,
@@ -169,15 +170,18 @@ def methods_for(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
 
 
 def _search(D: Distributions, plan: Plan) -> GroundMetricLearnerCV:
+    def learner(max_epochs: int) -> GroundMetricLearner:
+        return GroundMetricLearner(max_epochs=max_epochs, class_weight="balanced")
+
     if plan.quick:
         return GroundMetricLearnerCV(
-            GroundMetricLearner(max_epochs=5), margins=(1.0,), strengths=(0.1, 1.0), validation=0.25,
+            learner(5), margins=(1.0,), strengths=(0.1, 1.0), validation=0.25,
             random_state=plan.seed,
         )  # fmt: skip
     if len(D) < MANY:
         return GroundMetricLearnerCV(random_state=plan.seed)
     return GroundMetricLearnerCV(
-        GroundMetricLearner(max_epochs=20), margins=(0.1, 1.0, 10.0), strengths=(0.1, 1.0, 10.0), validation=0.25,
+        learner(20), margins=(0.1, 1.0, 10.0), strengths=(0.1, 1.0, 10.0), validation=0.25,
         random_state=plan.seed,
     )  # fmt: skip
 

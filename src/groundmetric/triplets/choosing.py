@@ -153,7 +153,15 @@ def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: 
             weights.append((farther[k] - nearer[i]) * near_for[i] * far_for[k])
     i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
     weight = np.concatenate(weights)
+    if isinstance(target, Classes) and target.balanced:
+        weight = _same_shares(target.levels[j])
     return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)
+
+
+def _same_shares(levels: np.ndarray) -> np.ndarray:
+    """Weights with which the triplets of every class of anchors count as much; none where they do without."""
+    _, places, counts = np.unique(levels, return_inverse=True, return_counts=True)
+    return np.empty(0) if np.ptp(counts) == 0 else 1.0 / counts[places]
 
 
 def _chosen(anchor: int, levels: list[np.ndarray], choose: Choose) -> tuple[np.ndarray, np.ndarray]:

@@ -70,6 +70,7 @@ class Classes:
     """Distributions of one class should be nearer to each other than to those of any other class."""
 
     levels: np.ndarray  # classes as numbers; -1 where there is no label
+    balanced: bool = False  # whether each class makes up the same share of the loss, however many distributions it has
     gap: float = 0.0
     few_levels = True
     counts_all = False
@@ -88,7 +89,7 @@ class Classes:
         return _indicators(self.levels)
 
     def at(self, places: np.ndarray) -> Classes:
-        return Classes(self.levels[places])
+        return Classes(self.levels[places], self.balanced)
 
 
 @dataclass(frozen=True)
