@@ -101,6 +101,26 @@ def test_several_labels_are_learned_at_once_by_their_weights():
     assert [values.tolist() for values in several.classes_] == [[0, 1, 2, 3], ["f", "m"]]
 
 
+@pytest.mark.parametrize("neighbors", ["random", "nearest"])
+def test_balanced_classes_are_told_apart_however_few_their_distributions(neighbors):
+    """A large class differs from two small ones in the first feature, and these from each other in the second."""
+    y = np.r_[np.zeros(N - 6), np.ones(3), np.full(3, 2.0)].astype(int)
+    lopsided = cohort(large=y > 0, small=y == 2)
+    plain, balanced = (
+        learner(class_weight=weight, neighbors=neighbors, max_epochs=20).fit(lopsided, y).metric_.importance()
+        for weight in (None, "balanced")
+    )
+    assert balanced[1] > 1.2 * plain[1]
+    assert balanced[:2].sum() > 0.8
+
+
+def test_balancing_classes_of_one_size_changes_nothing():
+    assert_array_equal(learner(class_weight="balanced").fit(D, SEX).components_, learner().fit(D, SEX).components_)
+    several = learner(target=["ordered", "classes"], max_epochs=2)
+    one, other = (clone(several).set_params(class_weight=w).fit(D, [SEVERITY, SEX]) for w in (None, "balanced"))
+    assert_array_equal(one.components_, other.components_)
+
+
 def test_several_labels_may_be_a_table_an_array_or_a_list():
     several = learner(target=["ordered", "classes"], max_epochs=2)
     forms = [pd.DataFrame({"a": SEVERITY, "b": SEX}), np.column_stack([SEVERITY, SEX]), [SEVERITY, SEX]]
@@ -189,6 +209,9 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": ["classes"], "label_weights": [1.0, 2.0]}, [SEX], "label_weights is [1.0, 2.0]"),
         ({"target": ["classes"], "label_weights": [0.0]}, [SEX], "label_weights is 0.0"),
         ({"target": ["ordered"], "gap": [1.0, 2.0]}, [SEX], "gap has 2 entries for 1 targets"),
+        ({"class_weight": "even"}, SEX, "class_weight is 'even': expected None or 'balanced'"),
+        ({"class_weight": "balanced", "target": "ordered"}, SEVERITY, "no label is of classes"),
+        ({"class_weight": "balanced", "target": ["ordered", "distances"]}, [SEX, MATRIX], "no label is of classes"),
         ({"target": "ordered"}, np.r_[0.0, 1.0, [np.nan] * (N - 2)], "no triplet to learn from"),
         ({"nuisance": -1.0}, SEX, "nuisance is -1.0"),
         ({}, np.column_stack([SEX, SEX]), "several labels need a target each"),

@@ -307,6 +307,17 @@ def test_the_begin_is_the_point_of_the_grid_nearest_to_the_learner(margin, stren
     assert nearest(grid, margin, strength).name == ("features", *expected)
 
 
+def test_classes_count_the_same_unless_a_learner_is_given():
+    D, y = cohort()
+    options = {"margins": [1.0], "strengths": [0.1], "validation": 2, "random_state": 0}
+    assert gm.GroundMetricLearnerCV(**options).fit(D, y).learner_.class_weight == "balanced"
+    given = gm.GroundMetricLearner(max_epochs=2)
+    search = gm.GroundMetricLearnerCV(given, **options).fit(D, y)
+    assert search.learner_.class_weight is None
+    assert search.learner_.max_epochs == 2
+    assert not hasattr(given, "metric_")  # what the user gave is not fitted
+
+
 @pytest.mark.parametrize("better", ["features", "components"])
 def test_the_begin_is_in_the_better_space(better, monkeypatch):
     D, y = wide_cohort()

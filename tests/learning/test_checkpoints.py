@@ -119,6 +119,7 @@ def other_data(D, y):
         ("parameters", lambda D, y: (lambda path: learner(path, strength=0.2), D, y)),
         ("parameters", lambda D, y: (lambda path: learner(path, random_state=1), D, y)),
         ("parameters", lambda D, y: (lambda path: learner(path, cost="manhattan"), D, y)),
+        ("labels and parameters", lambda D, y: (lambda path: learner(path, class_weight="balanced"), D, y)),
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(tmp_path, data, what, change):

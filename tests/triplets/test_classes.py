@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from groundmetric.triplets import Triplets, nearest_triplets, random_triplets
+from groundmetric.triplets import Classes, Triplets, nearest_triplets, random_triplets
 
 SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
 
@@ -16,13 +16,15 @@ def labels_of(sizes, seed=0):
     return np.random.default_rng(seed).permutation(labels)
 
 
-def distances_of(labels, seed=0):
-    apart = np.random.default_rng(seed).random((labels.size, labels.size))
+def distances_of(n, seed=0):
+    apart = np.random.default_rng(seed).random((n, n))
     return apart + apart.T
 
 
-def both_kinds(labels, t):
-    return random_triplets(labels, t, np.random.RandomState(0)), nearest_triplets(labels, t, distances_of(labels))
+def both_kinds(target, t):
+    """Random and nearest triplets of classes, which may be given as an array."""
+    n = len(getattr(target, "levels", target))
+    return random_triplets(target, t, np.random.RandomState(0)), nearest_triplets(target, t, distances_of(n))
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -86,7 +88,7 @@ def test_known_triplets_have_known_pairs():
 @pytest.mark.parametrize("sizes", SIZES)
 def test_the_nearest_are_nearer_than_those_left_out(sizes):
     labels, t = labels_of(sizes), 2
-    distances = distances_of(labels)
+    distances = distances_of(labels.size)
     triplets = nearest_triplets(labels, t, distances)
     for anchor in range(labels.size):
         mine = triplets.j == anchor
@@ -135,3 +137,20 @@ def test_a_seed_gives_the_triplets_that_it_always_gave(sizes, t, seed):
     for found, wanted in ((drawn, expected), (mined, nearest)):
         assert found.weight is None
         assert_array_equal(np.stack([found.i, found.j, found.k]), wanted.reshape(3, -1))
+
+
+@given(class_sizes, st.integers(1, 3))
+def test_balanced_classes_make_up_the_same_share_of_the_loss(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(Classes(labels, balanced=True), t):
+        shares = np.bincount(labels[triplets.j], weights=triplets.weights)
+        if len(triplets):
+            assert_allclose(shares[shares > 0], len(triplets) / np.count_nonzero(shares))
+    plain, balanced = (random_triplets(Classes(labels, balanced=one), t, np.random.RandomState(0)) for one in (0, 1))
+    assert_array_equal([plain.i, plain.j, plain.k], [balanced.i, balanced.j, balanced.k])
+
+
+def test_classes_of_one_size_need_no_weights():
+    labels = labels_of((5, 5, 5))
+    assert random_triplets(Classes(labels, balanced=True), 2, np.random.RandomState(0)).weight is None
+    assert Classes(labels, balanced=True).at(np.arange(9)).balanced

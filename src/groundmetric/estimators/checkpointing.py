@@ -18,7 +18,7 @@ from ..triplets import Supervision
 from .checks import check_number
 
 # Parameters of a learner that decide what is learned, beside those that are in `Settings`.
-_MATTER = ("metric", "cost", "validation_fraction", "n_restarts")
+_MATTER = ("metric", "cost", "validation_fraction", "n_restarts", "label_weights", "class_weight")
 
 
 def checkpoints_of(

@@ -161,7 +161,7 @@ def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: 
 def _same_shares(levels: np.ndarray) -> np.ndarray:
     """Weights with which the triplets of every class of anchors count as much; none where they do without."""
     _, places, counts = np.unique(levels, return_inverse=True, return_counts=True)
-    return np.empty(0) if np.ptp(counts) == 0 else 1.0 / counts[places]
+    return np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[places]
 
 
 def _chosen(anchor: int, levels: list[np.ndarray], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
