@@ -81,7 +81,6 @@ def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda found: None)
     absent = [data.file for data in SETS if not (plan.data / data.file).exists()]
     found: dict[str, Any] = {"absent": absent, "pending": [data.name for data in here], "sets": {}, "all cells": {}}
     for data in here:
-        assert plan.data is not None
         cohort = load(data, plan.data, plan.seed)
         found["sets"][data.name] = _study(data, cohort, plan)
         if cohort.D.shape[1] > COMPONENTS:

@@ -153,7 +153,7 @@ def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: 
             weights.append((farther[k] - nearer[i]) * near_for[i] * far_for[k])
     i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
     weight = np.concatenate(weights)
-    if isinstance(target, Classes) and target.balanced:
+    if target.balanced:
         weight = _same_shares(target.levels[j])
     return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)
 

@@ -34,7 +34,9 @@ class Target(Protocol):
     levels : array of shape (n,), distributions of one level are alike; -1 without a label
     few_levels : whether the levels are all there is to the label
     counts_all : whether a drawn triplet counts for all those of its levels, by how much its label distances differ, so
-        that the loss is that of all triplets there are; or each as one, so that small classes count as much as large
+        that the loss is that of all triplets there are; or each as one, so that neighbours from small classes count as
+        much as those from large ones
+    balanced : whether each level of anchors makes up the same share of the loss, however many distributions it has
     """
 
     @property
@@ -51,6 +53,9 @@ class Target(Protocol):
 
     @property
     def counts_all(self) -> bool: ...
+
+    @property
+    def balanced(self) -> bool: ...
 
     def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
         """Label distances of others from an anchor."""
@@ -70,7 +75,7 @@ class Classes:
     """Distributions of one class should be nearer to each other than to those of any other class."""
 
     levels: np.ndarray  # classes as numbers; -1 where there is no label
-    balanced: bool = False  # whether each class makes up the same share of the loss, however many distributions it has
+    balanced: bool = False
     gap: float = 0.0
     few_levels = True
     counts_all = False
@@ -99,6 +104,7 @@ class Ordered:
     values: np.ndarray  # NaN where there is no label
     gap: float
     counts_all = True
+    balanced = False
 
     @classmethod
     def of(cls, values: np.ndarray, gap: float | None = None) -> Ordered:
@@ -145,6 +151,7 @@ class TargetDistances:
 
     few_levels = False
     counts_all = True
+    balanced = False
 
     @cached_property
     def labelled(self) -> np.ndarray:

@@ -18,12 +18,14 @@ INTRODUCTION = """
     below chance. Scores are those of pooled predictions, with a bootstrap interval over patients (over samples where
     there is one of each). Silhouettes are those of the labels on distances between held-out samples, mean over
     splits. Where there are more than 200 samples, the search holds out once and tries 9 settings for 20 epochs, to
-    keep its time in check. Intervals are wide: these cohorts are small."""
+    keep its time in check. Seconds are by the clock, on a machine that did other work as well. Intervals are wide:
+    these cohorts are small."""
 
 ALL_CELLS = """
     The same splits of the data sets with many features, prepared as their description does it: features scaled and 30
     components found once, without labels but on all cells, those of held-out samples too. That is no fair test of what
-    will happen to a new patient, but the figures in the description are of this kind."""
+    will happen to a new patient, but the figures in the description are of this kind; its votes are not balanced,
+    though, which leaves rare classes fewer."""
 
 
 def real(found: dict[str, Any], folder: Path) -> list[str]:
