@@ -77,7 +77,7 @@ def entries(found: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _has_parts(value: Any) -> bool:
-    return isinstance(value, list | tuple | np.ndarray) or dataclasses.is_dataclass(value)
+    return isinstance(value, list | tuple | np.ndarray | Mapping) or dataclasses.is_dataclass(value)
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:
@@ -490,13 +490,14 @@ def command_line(folder: Path) -> Found:
     columns = ["--sample", "sample", "--label", "condition", "--cells-per-sample", "20"]
     run_command(folder, "learn", "cells.h5ad", *columns, "--epochs", "4", "-o", "learned")
     run_command(folder, "predict", "learned", "new.h5ad", "--neighbors", "3", "-o", "predicted")
-    run_command(
-        folder, "evaluate", "cells.h5ad", *columns, "--methods", "euclidean,logistic", "--folds", "2", "-o", "tried"
-    )
-    found: dict[str, Any] = {path.name: pd.read_csv(path) for path in sorted(folder.glob("*/*.csv"))}
+    methods = ["--methods", "euclidean,logistic", "--folds", "2", "--permutations", "3"]
+    run_command(folder, "evaluate", "cells.h5ad", *columns, *methods, "-o", "evaluated")
+    found: dict[str, Any] = {"metric.gm": gm.GroundMetric.load(folder / "learned" / "metric.gm")}
+    for path in sorted(folder.glob("*/*.csv")):
+        found[f"{path.parent.name}/{path.name}"] = pd.read_csv(path, float_precision="round_trip")
     for path in sorted(folder.glob("*/*.json")):
-        found[str(path.relative_to(folder))] = np.array(list(numbers(json.loads(path.read_text()))))
-    return found | {"ground": gm.GroundMetric.load(folder / "learned" / "metric.gm")}
+        found[f"{path.parent.name}/{path.name}"] = json.loads(path.read_text())
+    return found
 
 
 def run_command(folder: Path, command: str, *arguments: str) -> None:
@@ -506,17 +507,6 @@ def run_command(folder: Path, command: str, *arguments: str) -> None:
         code = cli.main([command, *arguments])
     if code != 0:
         raise RuntimeError(f"groundmetric {command} ended with code {code}: {told.getvalue()}")
-
-
-def numbers(content: Any) -> Iterator[float]:
-    """All numbers of a JSON file in their order, but for those in `DROPPED`."""
-    if isinstance(content, int | float):
-        yield float(content)
-    for key, part in (
-        content.items() if isinstance(content, dict) else enumerate(content if isinstance(content, list) else ())
-    ):
-        if key not in DROPPED and not str(key).startswith("seconds"):
-            yield from numbers(part)
 
 
 # The program
@@ -537,13 +527,34 @@ def differences(old: Found, new: Found) -> Iterator[str]:
             yield f"{entry}: " + (", ".join(f"{k} {before.get(k)} -> {now.get(k)}" for k in keys) or "other bits")
 
 
-def write(libraries: Mapping[str, str], cases: Found) -> None:
+def write(cases: Found) -> None:
     """A line per entry, so that two versions of the file can be compared."""
     parts = []
     for name, rows in cases.items():
         lines = ",\n".join(f"  {json.dumps(entry)}: {json.dumps(row)}" for entry, row in rows.items())
         parts.append(f" {json.dumps(name)}: {{\n{lines}\n }}")
-    KEPT.write_text(f'{{"libraries": {json.dumps(libraries)},\n"cases": {{\n' + ",\n".join(parts) + "\n}}\n")
+    KEPT.write_text(f'{{"libraries": {json.dumps(libraries())},\n"cases": {{\n' + ",\n".join(parts) + "\n}}\n")
+
+
+def libraries() -> dict[str, str]:
+    here = {"python": platform.python_version(), "machine": platform.machine()}
+    return here | {name: version(name) for name in LIBRARIES}
+
+
+def check(name: str, old: Found | None) -> tuple[dict[str, Any], bool]:
+    """Run a case, compare it unless there is nothing to compare with, and say so in a line; whether all is well."""
+    found: dict[str, Any] = {}
+    started, said, lines = time.perf_counter(), "kept", []
+    try:
+        found = run(name)
+        if old is not None:
+            lines = list(differences(old, found))
+            said = "DIFFERENT" if lines else "same"
+    except Exception as error:  # the other cases are still worth knowing
+        said, lines = "FAILED", [f"{type(error).__name__}: {error}"]
+    print(f"{name:<24}{said:<10}{len(found):>5} entries {time.perf_counter() - started:6.1f} s")
+    print("".join(f"    {line}\n" for line in lines), end="", flush=True)
+    return found, not lines
 
 
 def main() -> int:
@@ -553,30 +564,16 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(CASES)):
         parser.error(f"no case is called {unknown[0]!r}: there are {', '.join(CASES)}")
-    libraries = {"python": platform.python_version(), "machine": platform.machine()} | {
-        n: version(n) for n in LIBRARIES
-    }
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"libraries": libraries, "cases": {}}
-    if kept["libraries"] != libraries and not options.keep:
-        print(f"kept with {kept['libraries']}, compared with {libraries}: last bits may differ")
-    found: dict[str, Any] = {}
-    wrong = []
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"libraries": libraries(), "cases": {}}
+    if kept["libraries"] != libraries():
+        print(f"kept with {kept['libraries']}, here are {libraries()}: last bits may differ")
+    found, wrong = {}, []
     for name in options.names or CASES:
-        started, lines = time.perf_counter(), []
-        try:
-            found[name] = run(name)
-            lines = [] if options.keep else list(differences(kept["cases"].get(name, {}), found[name]))
-        except Exception as error:  # the other cases are still worth knowing
-            lines = [f"{type(error).__name__}: {error}"]
-        wrong += [name] if lines else []
-        said = "FAILED" if name not in found else "DIFFERENT" if lines else "kept" if options.keep else "same"
-        print(f"{name:<24}{said:<10}{len(found.get(name, {})):>5} entries {time.perf_counter() - started:6.1f} s")
-        print("".join(f"    {line}\n" for line in lines), end="", flush=True)
+        found[name], well = check(name, None if options.keep else kept["cases"].get(name, {}))
+        wrong += [] if well else [name]
     if options.keep and not wrong:
-        write(libraries, (kept["cases"] if options.names else {}) | found)
-    print(
-        f"not the same: {', '.join(wrong)}" if wrong else f"{len(found)} cases {'kept' if options.keep else 'the same'}"
-    )
+        write((kept["cases"] if options.names else {}) | found)
+    print(f"NOT THE SAME: {', '.join(wrong)}" if wrong else f"{len(found)} cases: nothing is wrong")
     return 1 if wrong else 0
 
 
