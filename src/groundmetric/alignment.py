@@ -5,8 +5,8 @@ first appear: taken by position, patients would get each other's labels. So what
 
 - The names must be those of the distributions, in any order; with more or fewer it is an error. Numbers match text that
   reads the same (101 and "101").
-- What has no names (arrays, lists) goes by position. So does a plain numbering of rows: the index 0, 1, 2, … that pandas
-  gives where there is none, also after both sides were sliced alike, as scikit-learn's cross-validation does.
+- What has no names (arrays, lists) goes by position. So does a plain numbering of rows: the index 0, 1, 2, … that
+  pandas gives where there is none, also after both sides were sliced alike, as scikit-learn's cross-validation does.
 - Where distributions are named 0, 1, 2, … themselves but in another order, such an index could mean either: an error.
 """
 
@@ -29,6 +29,7 @@ class Roll:
     Attributes
     ----------
     names : one per item; None where they have none, so that all goes by position
+    n : how many they are, where they have no names
     numberings : rows that the items had in the cohorts that they were sliced from: an index of these means position.
         None: they may have been sliced by others, so that any whole numbers that are no names do.
     items : what they are called in errors
@@ -37,15 +38,21 @@ class Roll:
     names: Sequence[Hashable] | None
     numberings: Sequence[np.ndarray] | None = ()
     items: str = "distributions"
+    n: int = 0
 
     @classmethod
-    def of(cls, *values: Any, items: str = "points") -> Roll:
-        """The names that the first of these values carries that has any."""
+    def of(cls, *values: Any, items: str = "distributions") -> Roll:
+        """The names that the first of these values carries that has any; or how many there are."""
         for value in values:
             index = _index_of(value)
             if index is not None:
                 return cls(index.names, None, items)
-        return cls(None, None, items)
+        shape = getattr(values[0], "shape", ())
+        return cls(None, None, items, shape[0] if shape else len(values[0]) if hasattr(values[0], "__len__") else 0)
+
+    @property
+    def size(self) -> int:
+        return self.n if self.names is None else len(self.names)
 
     @property
     def are_numbers(self) -> bool:
@@ -89,16 +96,27 @@ def aligned(values: Any, roll: Roll, what: str) -> Any:
 
 def aligned_square(values: Any, roll: Roll, what: str) -> Any:
     """A matrix between the items, rows and columns by name."""
-    if _index_of(values) is None or isinstance(values, Mapping) or getattr(values, "ndim", 0) != 2:
+    rows = _index_of(values)
+    if rows is None or getattr(values, "ndim", 0) != 2:
         return values
-    if roll.names is not None:
-        moved = [_places(_index_of(side), roll, what) is not None for side in (values, values.T)]  # type: ignore[arg-type]
-        if moved[0] != moved[1] and list(_index_of(values).names) != list(_index_of(values.T).names):  # type: ignore
-            raise ValueError(
-                f"{what} has rows and columns in different orders, of which one is no names: name both "
-                f"(index and columns) by the {roll.items}"
-            )
+    columns = _index_of(values.T)
+    if columns is None or set(rows.names) != set(columns.names):
+        there = "none" if columns is None else _some(columns.names)
+        raise ValueError(
+            f"{what} has rows and columns of different names (rows: {_some(rows.names)}; columns: {there}): name both "
+            f"by the {roll.items}, or give an array"
+        )
     return aligned(aligned(values, roll, what).T, roll, what).T
+
+
+def numbered(values: Any) -> Any:
+    """The places 0, 1, 2, … of values with the names that these carry, which say whose place each is."""
+    places = np.arange(len(values))
+    if isinstance(values, Mapping):
+        return dict(zip(values, places.tolist(), strict=True))
+    if hasattr(values, "iloc") and hasattr(values, "index"):
+        return type(values)(places, index=values.index)
+    return values.copy(data=places) if _index_of(values) is not None else places
 
 
 def _index_of(values: Any) -> _Index | None:
@@ -122,7 +140,8 @@ def _pandas_index(index: Any) -> _Index:
 def _places(index: _Index, roll: Roll, what: str) -> np.ndarray | None:
     """Where each item's value stands among those given; None where they are in order already."""
     assert roll.names is not None
-    given, wanted = list(map(_key, index.names)), list(map(_key, roll.names))
+    given: list[Any] = list(map(_key, index.names))
+    wanted: list[Any] = list(map(_key, roll.names))
     if given == wanted:
         return None
     if set(given) != set(wanted):
@@ -131,7 +150,7 @@ def _places(index: _Index, roll: Roll, what: str) -> np.ndarray | None:
             if _by_position(index, roll):
                 return None
             raise ValueError(_mismatch(index, roll, what))
-        given, wanted = as_text
+        given, wanted = as_text[0], as_text[1]
     if given == wanted:
         return None
     if index.is_default:

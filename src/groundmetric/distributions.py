@@ -35,8 +35,8 @@ class Distributions:
     annotations : dict of str to sequences of length n_points, optional
         What else is known of each point (a cell's type, say); not used in learning, kept through slicing.
 
-    Where `points` (or else `groups`) carry an index of pandas, groups, weights and annotations that carry one as well go
-    by it and not by position.
+    Where `points` (or else `groups`) carry an index of pandas, groups, weights and annotations that carry one as well
+    go by it and not by position.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Distributions:
     ) -> None:
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
-        roll = Roll.of(points, groups)
+        roll = Roll.of(points, groups, items="points")
         points = _as_points(points)
         names, codes = _number_groups(aligned(groups, roll, "groups"))
         if codes.size != points.shape[0]:
@@ -142,7 +142,7 @@ class Distributions:
         return len(self.names)
 
     def __getitem__(self, indices: Any) -> Distributions:
-        """The distributions at these places (integers, a slice or a boolean mask, which may carry names), in that order."""
+        """The distributions at these places (integers, a slice, or a mask, which may carry names), in that order."""
         if isinstance(indices, tuple):  # scikit-learn asks for X[indices, ...]
             indices = indices[0]
         chosen = np.atleast_1d(np.arange(len(self))[self._as_places(indices)])
@@ -356,7 +356,7 @@ def check_features(features: Sequence[str] | None, n_features: int) -> list[str]
     if len(set(features)) < n_features:
         repeated = [name for name, count in Counter(features).items() if count > 1]
         raise ValueError(
-            f"{len(repeated)} feature names occur more than once, e.g. {repeated[0]!r}: make them unique, of an AnnData "
-            "with adata.var_names_make_unique()"
+            f"{len(repeated)} feature names occur more than once, e.g. {repeated[0]!r}: make them unique, those of an "
+            "AnnData with adata.var_names_make_unique()"
         )
     return features

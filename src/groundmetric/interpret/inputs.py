@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..arrays import is_missing
+from ..arrays import is_missing, refuse_mask, visible
 from ..distributions import Distributions
 from ..estimators.checks import check_labels, check_number
 from ..estimators.preparation import feature_moments
@@ -28,7 +28,7 @@ def metric_of(source: Any, D: Distributions) -> GroundMetric:
 
 def classes_of(y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     """The classes, sorted, and the place of each distribution's class among them."""
-    classes, codes = np.unique(check_labels(y, len(D)), return_inverse=True)
+    classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
     if classes.size < 2:
         raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
     return classes, codes
@@ -70,6 +70,7 @@ def annotation_of(D: Distributions, annotation: Any) -> Annotation:
         if annotation not in D.annotations:
             raise ValueError(f"D has no annotation {annotation!r}: it has {sorted(D.annotations)}")
         annotation = D.annotations[annotation]
+    refuse_mask(annotation, name)
     found = np.asarray(annotation)
     if found.shape != (n_points,):
         raise ValueError(f"{name} has shape {found.shape} for {n_points} points: one is needed per point")
@@ -94,11 +95,13 @@ def choose_pairs(D: Distributions, i: Any, j: Any, y: Any, most: int | None, ran
     """All pairs of i and j (distributions, or with labels `y` classes), none with itself; of more, `most` at random."""
     if y is None:
         first, second = places(D, i), places(D, j)
-        titles = [str(D.names[some[0]]) if some.size == 1 else f"{some.size} distributions" for some in (first, second)]
+        titles = [
+            visible(D.names[some[0]]) if some.size == 1 else f"{some.size} distributions" for some in (first, second)
+        ]
     else:
-        labels = check_labels(y, len(D))
+        labels = check_labels(y, D.roll)
         first, second = (_members(labels, label) for label in (i, j))
-        titles = [str(i), str(j)]
+        titles = [visible(i), visible(j)]
     pairs = np.stack([side.ravel() for side in np.meshgrid(first, second, indexing="ij")], axis=1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     if not len(pairs):

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from ..distributions import as_distributions
 from ..estimators.checks import check_number
-from ..evaluation.feasibility import number_groups
+from ..evaluation.feasibility import group_list, number_groups
 from ..evaluation.intervals import resample
 from .frames import frame
 from .inputs import annotation_of, classes_of, metric_of
@@ -100,6 +100,7 @@ def annotation_relevance(
     D = as_distributions(D)
     metric = metric_of(metric, D)
     _, codes = classes_of(y, D)
+    groups = group_list(groups, D.roll)
     kinds, random = annotation_of(D, annotation), check_random_state(random_state)
     book = ledger(
         D, codes, metric, kinds.codes, len(kinds.values), by_axis=False, max_partners=max_partners, random=random,
@@ -142,6 +143,7 @@ def summarise_points(
     """
     D = as_distributions(D)
     _, codes = classes_of(y, D)
+    groups = group_list(groups, D.roll)
     kinds = annotation_of(D, annotation)
     values = np.asarray(values, dtype=np.float64)
     if values.shape != D.weights.shape:
