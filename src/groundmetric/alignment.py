@@ -109,6 +109,12 @@ def aligned_square(values: Any, roll: Roll, what: str) -> Any:
     return aligned(aligned(values, roll, what).T, roll, what).T
 
 
+def carries_names(values: Any) -> bool:
+    """Whether values have names, other than plain numbers of rows."""
+    index = _index_of(values)
+    return index is not None and not index.is_default
+
+
 def numbered(values: Any) -> Any:
     """The places 0, 1, 2, … of values with the names that these carry, which say whose place each is."""
     places = np.arange(len(values))

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ..arrays import real_array
 from ..distributions import as_distributions
 from ..estimators.checks import check_number
 from ..evaluation.feasibility import group_list, number_groups
 from ..evaluation.intervals import resample
 from .frames import frame
-from .inputs import annotation_of, classes_of, metric_of
+from .inputs import annotation_of, classes_of, metric_of, point_array
 from .shipments import ledger
 
 if TYPE_CHECKING:
@@ -145,9 +146,7 @@ def summarise_points(
     _, codes = classes_of(y, D)
     groups = group_list(groups, D.roll)
     kinds = annotation_of(D, annotation)
-    values = np.asarray(values, dtype=np.float64)
-    if values.shape != D.weights.shape:
-        raise ValueError(f"values have shape {values.shape} for {D.weights.size} points: one is needed per point")
+    values = real_array(point_array(values, D, "values"), "values").astype(np.float64)
     known = np.isfinite(values)
     if not known.any():
         raise ValueError("values are missing for all points")
