@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -271,6 +272,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         refuse_mask(X, "X")
         roll = Roll.of(X, items="points")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        roll = replace(roll, n=X.shape[0])  # not everything that can be an array knows its length before
         if self.target in ("classes", "ordered"):
             check_consistent_length(X, y)
         if groups is not None:
