@@ -131,7 +131,7 @@ def _index_of(values: Any) -> _Index | None:
         return _Index(list(values), False, False)
     if hasattr(values, "iloc") and hasattr(values, "index"):  # a Series or DataFrame
         return _pandas_index(values.index)
-    if hasattr(values, "isel") and hasattr(values, "indexes") and getattr(values, "dims", ()):  # a DataArray
+    if hasattr(values, "isel") and hasattr(values, "indexes") and bool(getattr(values, "dims", None)):  # a DataArray
         return _pandas_index(values.indexes[values.dims[0]]) if values.dims[0] in values.indexes else None
     return None
 
