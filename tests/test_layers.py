@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 
 # Top first. A module imports from its own line or from lines above it, never from below.
 LAYERS = [
-    "arrays extras parallel safe_files",
+    "arrays alignment extras parallel safe_files",
     "cluster.errands cluster.jobs cluster.dask_place cluster.choosing cluster",
     "distributions",
     "triplets.indices triplets.targets point_distances datasets.synthetic datasets.download datasets.cohort_model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from .arrays import is_missing, real_array
+from .alignment import Roll, aligned
+from .arrays import first_not_finite, is_missing, real_array, refuse_mask
 
 # Points that are summed up at a time, about.
 _BLOCK = 8192
@@ -33,10 +35,14 @@ class Distributions:
     annotations : dict of str to sequences of length n_points, optional
         What else is known of each point (a cell's type, say); not used in learning, kept through slicing.
 
+    Where `points` (or else `groups`) carry an index of pandas, groups, weights and annotations that carry one as well
+    go by it and not by position.
+
     Attributes
     ----------
     names : list
-        The groups, in the order in which they first appear; labels go with this order.
+        The groups, in the order in which they first appear. Labels without names go with this order, those with names
+        (a Series, a dict) by these; see `groundmetric.alignment`.
     points : array or CSR matrix
         The points, those of one distribution in consecutive rows.
     bounds : array of shape (n_distributions + 1,)
@@ -70,8 +76,9 @@ class Distributions:
     ) -> None:
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
+        roll = Roll.of(points, groups, items="points")
         points = _as_points(points)
-        names, codes = _number_groups(groups)
+        names, codes = _number_groups(aligned(groups, roll, "groups"))
         if codes.size != points.shape[0]:
             raise ValueError(f"groups has {codes.size} entries for {points.shape[0]} points: one is needed per point")
         if points.shape[0] == 0:
@@ -82,13 +89,16 @@ class Distributions:
             order = np.argsort(codes, kind="stable")
             points = points[order]
         self.names: list = names
+        self._numberings: list[np.ndarray] | None = []
         self.points = points
         self.order = order
         self.bounds = np.concatenate([[0], np.cumsum(sizes)])
         self.features = check_features(features, points.shape[1])
         self._check_finite()
-        self.weights, self.uniform = self._normalise(weights)
-        self.annotations = {key: self._per_point(key, values) for key, values in (annotations or {}).items()}
+        self.weights, self.uniform = self._normalise(aligned(weights, roll, "weights"))
+        self.annotations = {
+            key: self._per_point(key, aligned(values, roll, key)) for key, values in (annotations or {}).items()
+        }
 
     @classmethod
     def from_arrays(
@@ -132,14 +142,15 @@ class Distributions:
         return len(self.names)
 
     def __getitem__(self, indices: Any) -> Distributions:
-        """The distributions at these places (integers, a slice or a boolean mask), in that order."""
+        """The distributions at these places (integers, a slice, or a mask, which may carry names), in that order."""
         if isinstance(indices, tuple):  # scikit-learn asks for X[indices, ...]
             indices = indices[0]
-        chosen = np.atleast_1d(np.arange(len(self))[indices])
+        chosen = np.atleast_1d(np.arange(len(self))[self._as_places(indices)])
         rows = self._rows(chosen)
         part = object.__new__(Distributions)
         part.names = [self.names[d] for d in chosen]
         whole = np.array_equal(chosen, np.arange(len(self)))  # a sparse matrix would be copied all the same
+        part._numberings = self._numberings if whole else self._sliced_numberings(chosen)
         part.points = self.points if whole else self.points[rows]
         part.order = self.order[rows]
         part.bounds = np.concatenate([[0], np.cumsum(self.sizes[chosen])])
@@ -151,6 +162,21 @@ class Distributions:
 
     def __repr__(self) -> str:
         return f"Distributions({len(self)} distributions, {self.points.shape[0]} points, {self.shape[1]} features)"
+
+    @property
+    def roll(self) -> Roll:
+        """The names in their order: what `alignment.aligned` asks for."""
+        return Roll(self.names, self._numberings)
+
+    def with_points(self, points: Any, features: Sequence[str] | None = None) -> Distributions:
+        """The same distributions, names and masses, with other values for every point, in the order of `points`."""
+        part = self[:]
+        points = _as_points(points)
+        if points.shape[0] != self.points.shape[0]:
+            raise ValueError(f"{points.shape[0]} points in place of {self.points.shape[0]}: one is needed for each")
+        part.points, part.features = points, check_features(features, points.shape[1])
+        part._check_finite()
+        return part
 
     def with_mass(self) -> Distributions:
         """The same distributions without the points that weigh nothing (below 2⁻⁶⁰): they take no part in transport."""
@@ -199,6 +225,19 @@ class Distributions:
             means[low:high] = product.toarray() if sparse.issparse(product) else product
         return means
 
+    def _as_places(self, indices: Any) -> Any:
+        """A mask with names goes by these: ``D[y == "ill"]`` for a `y` that is sorted by name."""
+        refuse_mask(indices, "indices")
+        if str(getattr(indices, "dtype", "")) in ("bool", "boolean") or isinstance(indices, Mapping):
+            return np.asarray(aligned(indices, self.roll, "indices"), dtype=bool)
+        return indices
+
+    def _sliced_numberings(self, chosen: np.ndarray) -> list[np.ndarray] | None:
+        """Rows that the chosen ones have here, and had before: an index of these means position (see `Roll`)."""
+        if self._numberings is None:
+            return None
+        return [chosen, *(rows[chosen] for rows in self._numberings)]
+
     def _rows(self, chosen: np.ndarray) -> slice | np.ndarray:
         """Rows of the chosen distributions; a slice where they are consecutive, so that nothing is copied."""
         if chosen.size and np.all(np.diff(chosen) == 1):
@@ -208,6 +247,7 @@ class Distributions:
 
     def _per_point(self, key: str, values: Any) -> np.ndarray:
         """An input with one entry per point, in the order of `points`."""
+        refuse_mask(values, key)
         values = np.asarray(values)
         if values.shape != (self.order.size,):
             raise ValueError(f"{key} has shape {values.shape} for {self.order.size} points: one is needed per point")
@@ -217,7 +257,7 @@ class Distributions:
         return self.names[int(np.searchsorted(self.bounds, row, side="right")) - 1]
 
     def _check_finite(self) -> None:
-        where = _first_not_finite(self.points)
+        where = first_not_finite(self.points)
         if where is None:
             return
         row, column = where
@@ -251,10 +291,19 @@ class Distributions:
 
 
 def as_distributions(X: Any) -> Distributions:
-    """X itself, or every row of a 2-D array as a distribution of one point."""
+    """X itself, or every row of a 2-D array (named by its index, where it has one) as a distribution of one point."""
     if isinstance(X, Distributions):
         return X
-    return Distributions(X, np.arange(X.shape[0] if hasattr(X, "shape") else len(X)))
+    D = Distributions(X, np.arange(X.shape[0] if hasattr(X, "shape") else len(X)))
+    return named_rows(D, Roll.of(X))
+
+
+def named_rows(D: Distributions, roll: Roll) -> Distributions:
+    """Distributions of one row each, in the order of the rows, with the names of these, which may repeat."""
+    if roll.names is not None:
+        D.names = list(roll.names)
+    D._numberings = None  # others slice arrays and data frames, and leave no trace
+    return D
 
 
 def _as_points(points: Any) -> Any:
@@ -275,11 +324,12 @@ def _as_points(points: Any) -> Any:
 
 def _number_groups(groups: Iterable[Hashable]) -> tuple[list, np.ndarray]:
     """Names in order of first appearance, and the place of each entry's name in that list."""
-    array = groups if isinstance(groups, np.ndarray) else None
+    refuse_mask(groups, "groups")
+    array = np.asarray(groups) if isinstance(groups, np.ndarray) else None
     if array is None and hasattr(groups, "to_numpy"):  # pandas
         array = groups.to_numpy()
     if array is not None and array.ndim != 1:
-        raise ValueError(f"groups has shape {array.shape}: expected one entry per point")
+        raise ValueError(f"groups has shape {array.shape}: expected one entry per point, e.g. a single column")
     if array is not None and array.dtype != object:
         values, first, codes = np.unique(array, return_index=True, return_inverse=True)
         rank = np.empty(values.size, np.intp)
@@ -297,25 +347,16 @@ def _number_groups(groups: Iterable[Hashable]) -> tuple[list, np.ndarray]:
 
 
 def check_features(features: Sequence[str] | None, n_features: int) -> list[str] | None:
+    """Names of the features as text, each once: whoever looks one up by its name must find the right column."""
     if features is None:
         return None
     features = [str(feature) for feature in features]
     if len(features) != n_features:
         raise ValueError(f"{len(features)} feature names for {n_features} features: one is needed per column")
+    if len(set(features)) < n_features:
+        repeated = [name for name, count in Counter(features).items() if count > 1]
+        raise ValueError(
+            f"{len(repeated)} feature names occur more than once, e.g. {repeated[0]!r}: make them unique, those of an "
+            "AnnData with adata.var_names_make_unique()"
+        )
     return features
-
-
-def _first_not_finite(points: Any) -> tuple[int, int] | None:
-    """Row and column of the first NaN or infinity, looking at blocks of rows so that no large mask is made."""
-    stored = points.data if sparse.issparse(points) else points
-    # A sum is finite unless an entry is not, or the sum overflows: only then is it worth looking closer.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.sum(stored, dtype=np.float64)):
-            return None
-    for low in range(0, points.shape[0], 4096):
-        block = points[low : low + 4096]
-        block = block.toarray() if sparse.issparse(block) else block
-        if not np.isfinite(block).all():
-            row, column = np.argwhere(~np.isfinite(block))[0]
-            return low + int(row), int(column)
-    return None

@@ -76,7 +76,7 @@ def fit_map(feature_map: Any, D: Distributions) -> Any:
 
 def map_points(feature_map: Any, D: Distributions) -> Distributions:
     """The same distributions of mapped points."""
-    return Distributions(image(feature_map, D.points), np.repeat(D.names, D.sizes), weights=D.weights)
+    return D.with_points(image(feature_map, D.points))
 
 
 def some_points(D: Distributions) -> np.ndarray:

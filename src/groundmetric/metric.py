@@ -63,7 +63,7 @@ class GroundMetric:
         """Keep what is known beside the weights."""
         self.cost = Cost.named(cost)
         self.features = check_features(features, self.n_features)
-        self.variances = None if variances is None else np.array(variances, dtype=np.float64)
+        self.variances = None if variances is None else np.array(real_array(variances, "variances"), dtype=np.float64)
         if self.variances is not None and self.variances.shape != (self.n_features,):
             raise ValueError(f"variances have shape {self.variances.shape} for {self.n_features} features")
         if self.variances is not None and not (self.variances >= 0).all():

@@ -1,8 +1,10 @@
 """Which kinds of points carry the difference."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from groundmetric import Distributions, GroundMetric
 from groundmetric.interpret import annotation_relevance, summarise_points
 from groundmetric.interpret.shipments import Ledger, partners
 
@@ -57,6 +59,18 @@ def test_any_number_per_point_can_be_summarised(case):
     np.testing.assert_allclose(again.relevance, found.relevance)
     with pytest.raises(ValueError, match="missing for all points"):
         summarise_points(np.full(values.size, np.nan), case.D, case.y, "cell_type")
+
+
+def test_what_is_named_by_points_is_not_taken_for_being_in_the_order_of_the_distributions():
+    points, owner = np.arange(12.0)[:, None], np.tile(list("abcd"), 3)
+    D = Distributions(points, owner)
+    kinds = pd.Series(np.arange(12) % 3, [f"cell {k}" for k in range(12)])
+    metric, y = GroundMetric.euclidean(1), ["u", "u", "v", "v"]
+    with pytest.raises(ValueError, match=r"annotation is named by points, .* annotation\.to_numpy\(\)\[D\.order\]"):
+        annotation_relevance(metric, D, y, kinds, n_draws=2)
+    with pytest.raises(ValueError, match="values is named by points"):
+        summarise_points(kinds, D, y, None, n_draws=2)
+    assert len(annotation_relevance(metric, D, y, kinds.to_numpy()[D.order], n_draws=2).values) == 3
 
 
 def test_groups_are_drawn_together(case):

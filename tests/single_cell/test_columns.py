@@ -7,6 +7,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric.cells.columns import Samples, constant_columns, draw, labels_of, samples_of
+from groundmetric.cells.matrix import read
 from groundmetric.cells.source import Source
 
 OBS = pd.DataFrame({"patient": list("bbaacc"), "disease": ["ill"] * 2 + ["well"] * 4, "age": [1, 1, 2, 2, 3, 4]})
@@ -85,6 +86,17 @@ def test_a_wrong_column_lists_those_that_there_are_nearest_first():
 def test_names_that_read_the_same_are_refused():
     with pytest.raises(ValueError, match="both text and numbers"):
         samples_of(pd.DataFrame({"s": pd.Series([1, "1"], dtype=object)}), "s")
+
+
+def test_labels_that_read_the_same_are_refused():
+    obs = pd.DataFrame({"sample": ["a", "b", "c"], "label": pd.Series([1, "1", "2"], dtype=object)})
+    with pytest.raises(ValueError, match=r"obs\['label'\] holds both text and numbers .* \(e\.g\. '1'\)"):
+        labels_of(obs, "label", samples_of(obs, "sample"), "sample")
+
+
+def test_masked_values_are_refused():
+    with pytest.raises(ValueError, match="the matrix has 1 of 6 entries masked"):
+        read(np.ma.array(np.ones((2, 3)), mask=np.eye(2, 3) * [1, 0, 0]), np.arange(2))
 
 
 def test_columns_that_are_the_same_within_samples_are_kept_with_their_type():

@@ -212,6 +212,14 @@ def test_genes_by_rule_column_list_or_mask(cohort):
     assert cohort.uns["groundmetric"]["params"]["genes"] == "highly_variable"
 
 
+def test_a_mask_with_names_marks_the_genes_of_these_names(cohort):
+    programme = cohort.var_names[cohort.var["programme"]].tolist()
+    mask = cohort.var["programme"].astype(bool).sort_index(ascending=False)
+    assert gm.tl.metric(learn(cohort.copy(), genes=mask)).features == programme
+    with pytest.raises(ValueError, match=r"genes has names other than the 150 genes: .* is missing"):
+        learn(cohort, genes=mask.iloc[1:])
+
+
 def test_marks_of_select_genes_are_found_in_a_file(cohort, tmp_path):
     cohort.var["highly_variable"] = cohort.var["programme"]
     gm.pp.select_genes(cohort, method="highly_variable")

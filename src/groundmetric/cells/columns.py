@@ -68,6 +68,12 @@ def labels_of(obs: pd.DataFrame, label_key: str, samples: Samples, sample_key: s
             f"sample {samples.names[sample]!r} has labels {found} in obs[{label_key!r}]: a sample needs exactly one; "
             f"fix it, drop the sample, or check that {sample_key!r} is the column of samples"
         )
+    texts = [str(value) for value in values]
+    if len(set(texts)) < len(texts):
+        twice = next(text for text in texts if texts.count(text) > 1)
+        raise ValueError(
+            f"obs[{label_key!r}] holds both text and numbers that read the same (e.g. {twice!r}): make all of it text"
+        )
     labelled = label >= 0
     known = np.asarray(values)[label[labelled]]
     known = known if known.dtype.kind in "biuf" else known.astype(str)

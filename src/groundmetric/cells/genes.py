@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from ..alignment import Roll, aligned
+from ..arrays import refuse_mask
 from ..extras import need
 from .columns import find_column, listed
 from .matrix import pieces, read
@@ -183,7 +185,10 @@ def afresh(genes: Any, rule: str, n_genes: int, var: pd.DataFrame) -> Selection:
 
 
 def _mask_of(genes: Sequence[Any], var: pd.DataFrame) -> np.ndarray:
-    """A mask as given, or of the genes with these names."""
+    """A mask as given (by its own names where it carries them), or of the genes with these names."""
+    refuse_mask(genes, "genes")
+    if str(getattr(genes, "dtype", "")) in ("bool", "boolean") or isinstance(genes, Mapping):
+        genes = aligned(genes, Roll(list(var.index), items="genes"), "genes")
     given = np.asarray(genes)
     if given.dtype == bool:
         if given.shape != (len(var),):

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from ..arrays import refuse_mask
+
 # Values in a piece, about, those between wanted rows included: large enough to be quick, small beside any memory.
 _PIECE = 4_000_000
 # In a file, a stretch is read whole if at least one of so many rows of it is wanted: picking them is slower than that.
@@ -179,6 +181,7 @@ def _starts(matrix: Any) -> np.ndarray:
 
 def _as_float(values: Any) -> Any:
     """float32 and float64 as they are, whole numbers and half precision as float32."""
+    refuse_mask(values, "the matrix")
     if values.dtype in (np.float32, np.float64):
         return values
     if values.dtype.kind not in "iubf":

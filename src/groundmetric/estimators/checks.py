@@ -8,35 +8,36 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..arrays import is_missing
+from ..alignment import Roll, aligned
+from ..arrays import missing_values
 from ..distributions import Distributions
 
 
-def check_labels(y: Any, size: int) -> np.ndarray:
+def check_labels(y: Any, roll: Roll) -> np.ndarray:
     """A class for each distribution."""
-    labels = label_array(y, size)
-    if missing_labels(labels).any():
+    labels = label_array(y, roll)
+    if missing_values(labels).any():
         raise ValueError("y contains a missing label: drop the distribution or label it")
     check_classes(labels)
     return labels
 
 
-def label_array(y: Any, size: int, name: str = "y") -> np.ndarray:
-    """An array with an entry for each distribution, whatever it holds."""
+def label_array(y: Any, roll: Roll, name: str = "y") -> np.ndarray:
+    """An array with an entry for each distribution, whatever it holds: the door that all labels come in by.
+
+    Where `y` carries names, it is brought into the order of the roll.
+    """
+    y = aligned(y, roll, name)
     labels = np.asarray(y)
-    if labels.ndim != 1 or labels.size != size:
+    if np.ma.is_masked(y) and not isinstance(y, list | tuple):  # what is masked is missing
+        labels = labels.astype(object)
+        labels[np.ma.getmaskarray(y)] = None
+    if labels.ndim != 1 or labels.size != roll.size:
         several = " (several labels need a target each: target=['classes', 'ordered'])" if labels.ndim == 2 else ""
-        raise ValueError(f"{name} has shape {labels.shape}, but a label is needed for each of {size}{several}")
+        raise ValueError(f"{name} has shape {labels.shape}, but a label is needed for each of {roll.size}{several}")
     if isinstance(y, list | tuple) and labels.dtype.kind in "US":  # numpy has made text of the numbers among them
         return np.array(y, dtype=object) if not all(isinstance(label, str | bytes) for label in y) else labels
     return labels
-
-
-def missing_labels(labels: np.ndarray) -> np.ndarray:
-    """Mask of those that are None, NaN or the like."""
-    if labels.dtype.kind not in "fOmM":
-        return np.zeros(labels.size, bool)
-    return np.fromiter(map(is_missing, labels), bool, labels.size)
 
 
 def check_classes(labels: np.ndarray, name: str = "y") -> None:
@@ -46,6 +47,13 @@ def check_classes(labels: np.ndarray, name: str = "y") -> None:
         other = [label for label in labels if not isinstance(label, str)]
         if text and other:
             raise ValueError(f"{name} mixes text and numbers ({text[0]!r} and {other[0]!r}): make all of them text")
+        truth = [label for label in other if isinstance(label, bool | np.bool_)]
+        if truth and len(truth) < len(other):
+            number = next(label for label in other if not isinstance(label, bool | np.bool_))
+            raise ValueError(
+                f"{name} mixes truth values and numbers ({truth[0]!r} and {number!r}): True and 1 would be one class; "
+                "make all of them text"
+            )
         if text:
             return
         labels = np.array(labels.tolist())  # scikit-learn knows numbers only as arrays of numbers

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from ..alignment import aligned
 from ..distributions import as_distributions
-from .checks import check_labels
+from .checks import check_labels, label_array
 from .neighbours import NearestDistributions
 from .votes import check_class_weight, class_shares
 
@@ -60,7 +61,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         """Keep the training distributions; fit the metric first where it is a learner, which is given the strata."""
         check_class_weight(self.class_weight)
         D = as_distributions(X)
-        labels = check_labels(y, len(D))
+        labels = check_labels(y, D.roll)
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
         self._keep(D, labels, strata)
         return self
@@ -75,3 +76,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         """The class with most votes for each distribution."""
         votes = self.predict_proba(X)
         return self.classes_[np.argmax(votes, axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; labels and weights that carry names go by those of the distributions."""
+        D = as_distributions(X)
+        return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import is_missing, real_array
+from ..alignment import Roll, aligned, aligned_square
+from ..arrays import missing_values, real_array
 from ..distributions import Distributions
 from ..triplets import Classes, Ordered, Supervision, Target, TargetDistances
-from .checks import check_classes, check_number, label_array, labels_of_groups, missing_labels
+from .checks import check_classes, check_number, label_array, labels_of_groups
 from .votes import check_class_weight
 
 TARGETS = ("classes", "ordered", "distances")
@@ -26,7 +27,7 @@ class Label:
 
 
 def read_labels(
-    y: Any, target: Any, gap: Any, rows: int, D: Distributions, *, by_row: bool, class_weight: Any = None
+    y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, *, by_row: bool, class_weight: Any = None
 ) -> list[Label]:
     """One or several labels of D.
 
@@ -34,13 +35,13 @@ def read_labels(
     ----------
     y : as the user gave it
     target : a name, or a list of them for several labels
-    rows : how many entries a label should have
-    by_row : whether they are given per point rather than per distribution
+    roll : whom labels are given for, by whose names they go
+    by_row : whether these are points rather than distributions
     class_weight : None, or "balanced" where each class makes up the same share of the loss
     """
     check_class_weight(class_weight)
     if isinstance(target, str):
-        return _weighted([_read(y, target, gap, rows, D, by_row, "y")], class_weight)
+        return _weighted([_read(y, target, gap, roll, D, by_row, "y")], class_weight)
     if not isinstance(target, Sequence) or len(target) == 0:
         raise ValueError(f"target is {target!r}: expected one of {TARGETS}, or a list of them for several labels")
     columns = _columns(y, len(target))
@@ -48,7 +49,7 @@ def read_labels(
     if len(gaps) != len(target):
         raise ValueError(f"gap has {len(gaps)} entries for {len(target)} targets: give one for each, or one for all")
     labels = [
-        _read(column, kind, one, rows, D, by_row, name)
+        _read(column, kind, one, roll, D, by_row, name)
         for (name, column), kind, one in zip(columns.items(), target, gaps, strict=True)
     ]
     return _weighted(labels, class_weight)
@@ -65,12 +66,12 @@ def shares_of(weights: Any, n_labels: int) -> np.ndarray:
     return np.array(weights, dtype=np.float64)
 
 
-def read_strata(strata: Any, rows: int, D: Distributions, *, by_row: bool) -> np.ndarray | None:
+def read_strata(strata: Any, roll: Roll, D: Distributions, *, by_row: bool) -> np.ndarray | None:
     """The stratum of each distribution as a number."""
     if strata is None:
         return None
-    given = label_array(strata, rows, "strata")
-    if missing_labels(given).any():
+    given = label_array(strata, roll, "strata")
+    if missing_values(given).any():
         raise ValueError("strata contain a missing value: every distribution needs a stratum")
     place: dict = {}
     codes = np.array([place.setdefault(value, len(place)) for value in given.tolist()])
@@ -103,8 +104,10 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
         columns = {f"y[{name!r}]": y.iloc[:, place] for place, name in enumerate(y.columns)}
     elif isinstance(y, list | tuple):
         columns = {f"y[{place}]": label for place, label in enumerate(y)}
+    elif hasattr(y, "isel") and np.ndim(y) == 2:  # xarray
+        columns = {f"y[:, {place}]": y[:, place] for place in range(y.shape[1])}
     elif np.ndim(y) == 2:
-        columns = {f"y[:, {place}]": _as_is(label) for place, label in enumerate(np.asarray(y).T)}
+        columns = {f"y[:, {place}]": _as_is(label) for place, label in enumerate(np.asanyarray(y).T)}
     else:
         raise ValueError(f"y has {np.ndim(y)} dimensions: for several labels, give a table with a column for each")
     if len(columns) != n_labels:
@@ -114,32 +117,35 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
 
 def _as_is(column: np.ndarray) -> Any:
     """A column of a table of mixed types, as numbers where it holds only numbers."""
-    return np.array(column.tolist()) if column.dtype == object and not missing_labels(column).any() else column
+    if isinstance(column, np.ma.MaskedArray):
+        return column
+    return np.array(column.tolist()) if column.dtype == object and not missing_values(column).any() else column
 
 
-def _read(y: Any, target: Any, gap: Any, rows: int, D: Distributions, by_row: bool, name: str) -> Label:
+def _read(y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, by_row: bool, name: str) -> Label:
     if target not in TARGETS:
         raise ValueError(f"target is {target!r}: expected one of {TARGETS}")
     if gap is not None:
         check_number("gap", gap, low=0.0)
     if target == "distances":
-        return Label(_distances(y, gap, len(D), name), None)
+        return Label(_distances(y, gap, D.roll if by_row else roll, name), None)
     if target == "ordered":
-        numbers, levels = _ordered_values(y, rows, name)
+        numbers, levels = _ordered_values(y, roll, name)
         numbers = labels_of_groups(D, numbers) if by_row else numbers
         present = np.unique(numbers[~np.isnan(numbers)])
         _check_spread(present, gap, len(D), name)
         return Label(Ordered.of(numbers, gap), present if levels is None else levels[present.astype(int)])
     if gap is not None:
         raise ValueError(f"gap is {gap!r}, but target is 'classes', which either are the same or not: leave it out")
-    classes, codes = _class_codes(label_array(y, rows, name), name)
-    codes = labels_of_groups(D, codes, label_array(y, rows, name)) if by_row else codes
+    given = label_array(y, roll, name)
+    classes, codes = _class_codes(given, name)
+    codes = labels_of_groups(D, codes, given) if by_row else codes
     return Label(Classes(codes), classes)
 
 
 def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the place of each label among them (-1: missing)."""
-    missing = missing_labels(labels)
+    missing = missing_values(labels)
     if missing.all():
         raise ValueError(f"{name} holds no label at all: at least two classes are needed")
     check_classes(labels[~missing], name)
@@ -149,18 +155,19 @@ def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
     return classes, codes
 
 
-def _ordered_values(y: Any, rows: int, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+def _ordered_values(y: Any, roll: Roll, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Labels as numbers, NaN where missing; of ordered categories (pandas), their places, and the categories."""
+    y = aligned(y, roll, name)
     categories = getattr(getattr(y, "dtype", None), "categories", None)
     if categories is None:
-        return _numbers(label_array(y, rows, name), name), None
+        return _numbers(label_array(y, roll, name), name), None
     if not y.dtype.ordered:
         raise ValueError(
             f"{name} has categories without an order ({list(categories)[:3]}, …): order them, e.g. "
             "pandas.Categorical(y, categories=[…], ordered=True), or give numbers"
         )
     places = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes, dtype=np.float64)
-    label_array(places, rows, name)
+    label_array(places, roll, name)
     return np.where(places < 0, np.nan, places), np.asarray(categories)
 
 
@@ -170,16 +177,14 @@ def _numbers(labels: np.ndarray, name: str) -> np.ndarray:
             f"{name} holds text (e.g. {labels[0]!r}), whose order is not known: give numbers, or ordered categories, "
             "e.g. pandas.Categorical(y, categories=[…], ordered=True)"
         )
-    if labels.dtype == object:
-        labels = np.array([np.nan if is_missing(label) else label for label in labels], dtype=object)
     values = np.array(real_array(labels, name), dtype=np.float64)
     if np.isinf(values).any():
         raise ValueError(f"{name} holds an infinite value: give a finite one, or NaN where there is no label")
     return values
 
 
-def _distances(y: Any, gap: float | None, size: int, name: str) -> TargetDistances:
-    matrix = np.array(real_array(y, name), dtype=np.float64)
+def _distances(y: Any, gap: float | None, roll: Roll, name: str) -> TargetDistances:
+    matrix, size = np.array(real_array(aligned_square(y, roll, name), name), dtype=np.float64), roll.size
     if matrix.shape != (size, size):
         raise ValueError(f"{name} has shape {matrix.shape}: target distances between {size} need {(size, size)}")
     if np.isinf(matrix).any() or np.any(matrix < 0):

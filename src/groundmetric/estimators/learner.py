@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ..distributions import Distributions
+from ..alignment import Roll, aligned
+from ..arrays import refuse_mask
+from ..distributions import Distributions, named_rows
 from ..learning.models import DiagonalModel, LinearModel, Model
 from ..learning.training import Outcome, Settings
 from ..mapped_metric import MappedMetric, fit_map, map_points, some_points
@@ -200,7 +203,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         ----------
         X : Distributions, or array or sparse matrix of points
         y : labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
-            table with a column for each, or a list of them. None or NaN: no label.
+            table with a column for each, or a list of them. None, NaN, NaT or masked: no label. What carries names (a
+            Series, a dict, both sides of a table of distances) goes by the names of the distributions (or the index of
+            the rows), in any order; so do groups and strata. See `groundmetric.alignment`.
         groups : for an array: which distribution each row belongs to. Without, every row is a distribution of its own,
             and this is metric learning on points.
         strata : batch, site or donor of each distribution (or row), which the metric should not learn: distributions
@@ -253,19 +258,28 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             if groups is not None:
                 raise ValueError("groups are given, but X are Distributions, which are grouped already")
             self._remember_features(X)
-            D, rows = X.with_mass(), len(X)
+            D, roll = X.with_mass(), X.roll
         else:
-            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-            rows = X.shape[0]
-            if self.target in ("classes", "ordered"):
-                check_consistent_length(X, y)
-            D = Distributions(X, np.arange(rows) if groups is None else groups, features=self._feature_names())
-            D = D.with_mass()
+            D, roll = self._as_distributions(X, y, groups)
         by_row = groups is not None
-        labels = read_labels(y, self.target, self.gap, rows, D, by_row=by_row, class_weight=self.class_weight)
-        seen, known = supervision(labels, self.label_weights, read_strata(strata, rows, D, by_row=by_row))
+        labels = read_labels(y, self.target, self.gap, roll, D, by_row=by_row, class_weight=self.class_weight)
+        seen, known = supervision(labels, self.label_weights, read_strata(strata, roll, D, by_row=by_row))
         self.classes_ = labels[0].values if isinstance(self.target, str) else [label.values for label in labels]
         return D if seen.size == len(D) else D[seen], known
+
+    def _as_distributions(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, Roll]:
+        """Points in their groups, or each as a distribution of its own; and the names of the points."""
+        refuse_mask(X, "X")
+        roll = Roll.of(X, items="points")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        roll = replace(roll, n=X.shape[0])  # not everything that can be an array knows its length before
+        if self.target in ("classes", "ordered"):
+            check_consistent_length(X, y)
+        if groups is not None:
+            D = Distributions(X, aligned(groups, roll, "groups"), features=self._feature_names())
+            return D.with_mass(), roll
+        D = Distributions(X, np.arange(roll.size), features=self._feature_names())
+        return named_rows(D.with_mass(), roll), roll
 
     def _remember_features(self, D: Distributions) -> None:
         """What validate_data does for arrays; names of an earlier fit are forgotten."""

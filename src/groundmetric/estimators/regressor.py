@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from ..alignment import aligned
 from ..arrays import real_array
 from ..distributions import as_distributions
 from .neighbours import NearestDistributions
@@ -43,7 +44,7 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     def fit(self, X: Any, y: Any, strata: Any = None) -> TransportKNeighborsRegressor:
         """Keep the training distributions; fit the metric first where it is a learner, which is given the strata."""
         D = as_distributions(X)
-        values = np.array(real_array(y, "y"), dtype=np.float64)
+        values = np.array(real_array(aligned(y, D.roll, "y"), "y"), dtype=np.float64)
         if values.ndim == 0 or values.ndim > 2 or len(values) != len(D):
             raise ValueError(f"y has shape {values.shape}, but a value is needed for each of {len(D)}")
         if not np.isfinite(values).all():
@@ -56,3 +57,8 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         """The mean value of each distribution's neighbours."""
         distances, places = self.kneighbors(X)
         return mean_values(distances, self._values[places], self.weights)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R²; values and weights that carry names go by those of the distributions."""
+        D = as_distributions(X)
+        return super().score(D, aligned(y, D.roll, "y"), aligned(sample_weight, D.roll, "sample_weight"))

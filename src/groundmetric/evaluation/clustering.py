@@ -11,6 +11,8 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score, mutual_info_score, silhouette_score
 from sklearn.utils import check_random_state
 
+from ..alignment import Roll, aligned_square
+from ..arrays import real_array
 from ..distributions import Distributions
 from ..estimators.checks import check_labels, check_number
 
@@ -25,7 +27,7 @@ def cluster_scores(
     Parameters
     ----------
     distances : array of shape (n, n)
-    y : labels
+    y : labels; by name where both carry names
     n_clusters : number of clusters; None: as many as there are classes, unless a threshold is given
     threshold : clusters farther apart than this are not merged; "median": the median distance
 
@@ -37,8 +39,9 @@ def cluster_scores(
     >>> cluster_scores([[0, 1, 9], [1, 0, 9], [9, 9, 0]], ["a", "a", "b"])["adjusted_rand"]
     1.0
     """
-    distances = _check_square(distances)
-    labels = check_labels(y, len(distances))
+    roll = Roll.of(distances)
+    distances = _check_square(distances, roll)
+    labels = check_labels(y, roll)
     if n_clusters is not None and threshold is not None:
         raise ValueError(f"both n_clusters ({n_clusters}) and a threshold ({threshold}) are given: one is needed")
     n_classes = np.unique(labels).size
@@ -59,7 +62,7 @@ def cluster_scores(
 
 def cluster_distributions(method: Any, D: Distributions, y: Any) -> dict[str, float]:
     """Cluster distributions by a fitted method's distances, into as many clusters as there are classes."""
-    return cluster_scores(method.distances(D), y)
+    return cluster_scores(method.distances(D), check_labels(y, D.roll))
 
 
 def cluster_points(
@@ -83,7 +86,7 @@ def cluster_points(
         Of more, so many are drawn at random: memory and time grow with their square.
     """
     check_number("max_points", max_points, low=2, whole=True)
-    labels = np.repeat(check_labels(y, len(D)), D.sizes)
+    labels = np.repeat(check_labels(y, D.roll), D.sizes)
     rows = np.flatnonzero(chosen_points(D, only))
     if rows.size > max_points:
         rows = np.sort(check_random_state(random_state).choice(rows, max_points, replace=False))
@@ -128,8 +131,9 @@ def _entropy(labels: np.ndarray) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _check_square(distances: Any) -> np.ndarray:
-    distances = np.array(distances, dtype=np.float64)
+def _check_square(distances: Any, roll: Roll) -> np.ndarray:
+    """A copy; of a table with names, the columns in the order of the rows, by which labels go as well."""
+    distances = np.array(real_array(aligned_square(distances, roll, "distances"), "distances"), dtype=np.float64)
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
         raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
     if not np.isfinite(distances).all():

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ..distributions import as_distributions
 from ..estimators.checks import check_labels
-from .feasibility import check_splits
+from .feasibility import check_splits, group_list
 from .limits import check_limits
 from .results import Comparison
 from .resuming import Kept, check_describable, fingerprint, key_of
@@ -62,7 +62,7 @@ def compare(
         ``fit(D, y, groups=...)``, the outer groups of its training part. The first is the reference that others are
         compared with.
     D : Distributions
-    y : labels, one per distribution
+    y : labels, one per distribution; these and groups go by name where they carry names, see `groundmetric.alignment`
     splits : list of (train, test), or a splitter of scikit-learn; None: ``shuffled(y, groups=groups, random_state=0)``
     groups : outer group of each distribution (the patient of a sample): never on both sides of a split
     k, k_points : neighbours that vote among distributions and among points; all where there are fewer
@@ -96,12 +96,11 @@ def compare(
     True
     """
     D = as_distributions(D)
-    labels = check_labels(y, len(D))
+    labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
     _check_methods(methods)
-    groups = None if groups is None else list(groups)
     if splits is None:
         splits = shuffled(labels, groups=groups, random_state=0)
-    splits = as_splits(splits, labels, groups)
+    splits = as_splits(splits, labels, groups, D.roll)
     check_splits(splits, labels, groups)
     protocol = Protocol(k, k_points, weights, points, max_points, clustering, only, class_weight)
     protocol.check(D)

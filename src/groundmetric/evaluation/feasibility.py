@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import is_missing
+from ..alignment import Roll, aligned
+from ..arrays import is_missing, refuse_mask
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -48,9 +49,9 @@ def check_class_sizes(labels: np.ndarray, groups: Any, least: int, why: str) -> 
 
 def number_groups(groups: Any, size: int) -> np.ndarray | None:
     """Groups as numbers, in the order in which they first appear; None where there are none."""
-    if groups is None:
+    values = group_list(groups, Roll(None, n=size))
+    if values is None:
         return None
-    values = list(groups)
     if len(values) != size:
         raise ValueError(f"groups has {len(values)} entries for {size} distributions: one is needed for each")
     for value in values:
@@ -60,8 +61,20 @@ def number_groups(groups: Any, size: int) -> np.ndarray | None:
     return np.array([place[value] for value in values], dtype=np.intp)
 
 
+def group_list(groups: Any, roll: Roll, name: str = "groups") -> list | None:
+    """The group (or stratum) of each distribution, in the order of the roll where they carry names."""
+    if groups is None:
+        return None
+    refuse_mask(groups, name)
+    groups = aligned(groups, roll, name)
+    if getattr(groups, "ndim", 1) != 1:
+        raise ValueError(f"{name} has shape {groups.shape}: expected one entry per distribution, e.g. a single column")
+    return list(groups)
+
+
 def check_places(indices: Any, n: int) -> np.ndarray:
     """Places among n distributions, from integers or a mask."""
+    refuse_mask(indices, "splits")
     places = np.asarray(indices)
     if places.dtype == bool and places.shape == (n,):
         return np.flatnonzero(places)

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from ..distributions import as_distributions
 from ..estimators.checks import check_labels, check_number
 from .exchange import Exchange, exchangeable
-from .feasibility import check_splits
+from .feasibility import check_splits, group_list
 from .procedure import Fixed, Procedure, SharedProcedure, splitting_by
 from .running import Protocol, heard
 from .scores import SCORES
@@ -101,7 +101,7 @@ def permutation_test(
     ----------
     method : estimator, as in `compare`
     D : Distributions
-    y : labels, one per distribution
+    y : labels, one per distribution; these, groups and strata go by name where they carry names
     splits : number of folds, a function of labels to a list of (train, test), or a splitter of scikit-learn: made anew
         for every arrangement. Or a list of (train, test), kept for all: it must not have been made from `y`, as by
         leave_one_out, else the stratification gives the data's own labels an advantage. None: 5 folds, or as many as
@@ -124,7 +124,8 @@ def permutation_test(
     0.05
     """
     D = as_distributions(D)
-    labels = check_labels(y, len(D))
+    labels = check_labels(y, D.roll)
+    groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     check_number("n_permutations", n_permutations, low=1, whole=True)
     if score not in SCORES:
         raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
@@ -135,11 +136,10 @@ def permutation_test(
     _warn_of_few(exchange)
     random = check_random_state(random_state)
     shareable = not getattr(method, "uses_labels", True)
-    splitting = splitting_by(splits, classes, codes, groups, random.randint(2**31), shareable)
+    splitting = splitting_by(splits, classes, codes, groups, random.randint(2**31), shareable, D.roll)
     if not shareable or not isinstance(splits, int | np.integer | None):  # neighbours vote without examples of a class
         check_splits(splitting(codes), labels, groups)
-    outer = None if groups is None else list(groups)
-    procedure: Procedure = Procedure(method, D, classes, outer, splitting, protocol, score)
+    procedure: Procedure = Procedure(method, D, classes, groups, splitting, protocol, score)
     if shareable and isinstance(splitting, Fixed):
         procedure = SharedProcedure.of(procedure)
 

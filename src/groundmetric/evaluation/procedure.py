@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 
+from ..alignment import Roll
 from ..distributions import Distributions
 from ..estimators.votes import class_shares
 from .feasibility import Split, number_groups
@@ -83,7 +84,7 @@ class Fixed:
 
 
 def splitting_by(
-    splits: Any, classes: np.ndarray, codes: np.ndarray, groups: Any, seed: int, shareable: bool
+    splits: Any, classes: np.ndarray, codes: np.ndarray, groups: Any, seed: int, shareable: bool, roll: Roll
 ) -> Callable[[np.ndarray], list[Split]]:
     """How labels are turned into splits. Folds for a method that ignores labels do so as well, to be shared."""
     members = number_groups(groups, codes.size)
@@ -96,5 +97,5 @@ def splitting_by(
             return Fixed(list(kind(n_splits, shuffle=True, random_state=seed).split(codes, groups=members)))
         return lambda codes: folds(classes[codes], groups=groups, n_splits=n_splits, random_state=seed)
     if hasattr(splits, "split") or callable(splits):
-        return lambda codes: as_splits(splits, classes[codes], groups)
-    return Fixed(as_splits(splits, classes[codes], groups))
+        return lambda codes: as_splits(splits, classes[codes], groups, roll)
+    return Fixed(as_splits(splits, classes[codes], groups, roll))

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..alignment import Roll, aligned
+from ..arrays import real_array, refuse_mask
+
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc")
 
 
@@ -18,7 +21,7 @@ def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> 
 
     Parameters
     ----------
-    y : labels, (n,)
+    y : labels, (n,); by name where these and `probabilities` carry names
     probabilities : array of shape (n, n_classes)
     classes : the label that each column of `probabilities` is for
     weights : array of shape (..., n), optional
@@ -27,7 +30,9 @@ def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> 
     >>> scores(["a", "b", "b"], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], ["a", "b"])["balanced_accuracy"]
     0.75
     """
-    codes, probabilities = encode(y, classes), np.asarray(probabilities, dtype=np.float64)
+    roll = Roll.of(probabilities, items="items")
+    probabilities = _by_class(probabilities, classes)
+    codes, weights = encode(aligned(y, roll, "y"), classes), aligned(weights, roll, "weights")
     if probabilities.shape != (codes.size, len(classes)):
         raise ValueError(
             f"probabilities have shape {probabilities.shape} for {codes.size} items and {len(classes)} classes"
@@ -62,11 +67,19 @@ def score_counts(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> 
 def encode(y: Any, classes: Any) -> np.ndarray:
     """Labels as places in `classes`."""
     place = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
+    refuse_mask(y, "y")
     labels = np.asarray(y).tolist()
     unknown = [label for label in labels if label not in place]
     if unknown:
         raise ValueError(f"label {unknown[0]!r} is none of the classes {list(place)}")
     return np.array([place[label] for label in labels], dtype=np.intp)
+
+
+def _by_class(probabilities: Any, classes: Any) -> np.ndarray:
+    """An array with a column per class, in the order of `classes`; the columns of a table go by their names."""
+    if hasattr(probabilities, "columns"):
+        probabilities = aligned(probabilities.T, Roll(np.asarray(classes).tolist(), items="classes"), "probabilities").T
+    return np.asarray(real_array(probabilities, "probabilities"), dtype=np.float64)
 
 
 def _auc(codes: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> np.ndarray:

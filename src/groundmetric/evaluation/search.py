@@ -20,7 +20,7 @@ from ..estimators.learner import GroundMetricLearner
 from ..estimators.method import GroundMetricMethod
 from ..metric import GroundMetric
 from .averaging import average_metric, reference_metric
-from .feasibility import Split
+from .feasibility import Split, group_list, number_groups
 from .shrinking import BLIND, choose_shrinkage
 from .spaces import SPACES, components_of, usable_spaces
 from .splits import folds, shuffled
@@ -127,11 +127,11 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         Parameters
         ----------
         X : Distributions
-        y : labels, one per distribution
+        y : labels, one per distribution; these and groups go by name where they carry names
         groups : outer group of each distribution (the patient of a sample), optional: never divided between folds
         """
         D = as_distributions(X).with_mass()
-        labels = check_labels(y, len(D))
+        labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
         self._check_grid()
         self.learner_ = GroundMetricLearner(class_weight="balanced") if self.learner is None else clone(self.learner)
         random = check_random_state(self.random_state)
@@ -177,7 +177,8 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         if isinstance(self.validation, float) and self.validation < 1.0:
             return shuffled(labels, groups=groups, n_splits=1, test_size=self.validation, random_state=seed)
         check_number("validation", self.validation, low=2, whole=True)
-        units = np.arange(labels.size) if groups is None else np.unique(list(map(str, groups)), return_inverse=True)[1]
+        members = number_groups(groups, labels.size)
+        units = np.arange(labels.size) if members is None else members
         fewest = min(np.unique(units[labels == c]).size for c in self.classes_)
         if fewest < 2:
             raise ValueError(

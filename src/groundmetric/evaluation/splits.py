@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import check_random_state
 
+from ..alignment import Roll, aligned, numbered
 from ..estimators.checks import check_labels, check_number
-from .feasibility import Split, check_class_sizes, check_places, check_splits, number_groups
+from .feasibility import Split, check_class_sizes, check_places, check_splits, group_list, number_groups
 
 # Divisions of the groups that are drawn for every split; the one nearest to the class shares is taken.
 _CANDIDATES = 50
@@ -40,7 +42,8 @@ def shuffled(
     >>> [test.size for train, test in splits]
     [2, 2, 2]
     """
-    labels = check_labels(y, len(y))
+    roll = Roll.of(y)
+    labels, groups = check_labels(y, roll), group_list(groups, roll)
     check_number("n_splits", n_splits, low=1, whole=True)
     if not 0.0 < test_size < 1.0:
         raise ValueError(f"test_size is {test_size}: expected a share between 0 and 1")
@@ -59,7 +62,7 @@ def shuffled(
         splitter = StratifiedShuffleSplit(n_splits, test_size=test_size, random_state=random)
         splits = list(splitter.split(labels, labels))
     check_splits(splits, labels, groups)
-    return splits
+    return Splits(splits, numbered(y))
 
 
 def folds(
@@ -73,7 +76,8 @@ def folds(
     >>> sorted(place for train, test in splits for place in test.tolist())
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
-    labels = check_labels(y, len(y))
+    roll = Roll.of(y)
+    labels, groups = check_labels(y, roll), group_list(groups, roll)
     check_number("n_splits", n_splits, low=2, whole=True)
     check_number("n_repeats", n_repeats, low=1, whole=True)
     random = check_random_state(random_state)
@@ -85,7 +89,7 @@ def folds(
         splitter = kind(n_splits, shuffle=True, random_state=random.randint(2**31))
         splits += list(splitter.split(labels, labels, members))
     check_splits(splits, labels, groups)
-    return splits
+    return Splits(splits, numbered(y))
 
 
 def leave_one_group_out(groups: Any) -> list[Split]:
@@ -94,22 +98,48 @@ def leave_one_group_out(groups: Any) -> list[Split]:
     >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
     [[0, 2], [1]]
     """
-    members = number_groups(groups, len(groups))
+    roll, numbers = Roll.of(groups), numbered(groups)
+    groups = group_list(groups, roll)
+    members = number_groups(groups, roll.size)
     assert members is not None
     if members.max() == 0:
         raise ValueError(f"all distributions are in one group ({groups[0]!r}): at least two are needed")
-    return list(LeaveOneGroupOut().split(members, groups=members))
+    return Splits(LeaveOneGroupOut().split(members, groups=members), numbers)
 
 
 def leave_one_out(y: Any) -> list[Split]:
     """Every distribution is tested once, by what was learned from all others."""
     if len(y) < 2:
         raise ValueError(f"{len(y)} distributions: at least two are needed to leave one out")
-    return list(LeaveOneOut().split(np.zeros(len(y))))
+    return Splits(LeaveOneOut().split(np.zeros(len(y))), numbered(y))
 
 
-def as_splits(splits: Any, labels: np.ndarray, groups: Any = None) -> list[Split]:
+class Splits(list):
+    """A list of (train, test) places, which knows the names that the labels had, whose places they are.
+
+    Labels that are sorted by name give places in that order; `compare` and others translate them to the order of their
+    distributions. A plain list is of places among the distributions.
+    """
+
+    def __init__(self, splits: Iterable[Split], numbers: Any) -> None:
+        super().__init__(splits)
+        self.numbers = numbers  # 0, 1, 2, … with the names of the labels
+
+    def __getitem__(self, which: Any) -> Any:
+        found = super().__getitem__(which)
+        return Splits(found, self.numbers) if isinstance(which, slice) else found
+
+    def among(self, roll: Roll) -> list[Split]:
+        """The same splits as places among these distributions."""
+        order = np.asarray(aligned(self.numbers, roll, "splits"))
+        place = np.argsort(order, kind="stable")
+        return [(place[train], place[test]) for train, test in self] if order.size == roll.size else list(self)
+
+
+def as_splits(splits: Any, labels: np.ndarray, groups: Any = None, roll: Roll | None = None) -> list[Split]:
     """A list of (train, test) from such a list, from scikit-learn's splitters, or from a function of the labels."""
+    if isinstance(splits, Splits) and roll is not None:
+        splits = splits.among(roll)
     if hasattr(splits, "split"):
         splits = splits.split(np.zeros(labels.size), labels, number_groups(groups, labels.size))
     elif callable(splits):

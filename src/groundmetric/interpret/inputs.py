@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..arrays import is_missing
+from ..alignment import carries_names
+from ..arrays import is_missing, refuse_mask, visible
 from ..distributions import Distributions
 from ..estimators.checks import check_labels, check_number
 from ..estimators.preparation import feature_moments
@@ -28,7 +29,7 @@ def metric_of(source: Any, D: Distributions) -> GroundMetric:
 
 def classes_of(y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     """The classes, sorted, and the place of each distribution's class among them."""
-    classes, codes = np.unique(check_labels(y, len(D)), return_inverse=True)
+    classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
     if classes.size < 2:
         raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
     return classes, codes
@@ -62,23 +63,38 @@ class Annotation:
 
 def annotation_of(D: Distributions, annotation: Any) -> Annotation:
     """By its name in `D.annotations`, or as an array in the order of `D.points`; None: all points are of one kind."""
-    n_points = D.points.shape[0]
     if annotation is None:
-        return Annotation(["all"], np.zeros(n_points, np.intp))
+        return Annotation(["all"], np.zeros(D.points.shape[0], np.intp))
     name = annotation if isinstance(annotation, str) else "annotation"
     if isinstance(annotation, str):
         if annotation not in D.annotations:
             raise ValueError(f"D has no annotation {annotation!r}: it has {sorted(D.annotations)}")
         annotation = D.annotations[annotation]
-    found = np.asarray(annotation)
-    if found.shape != (n_points,):
-        raise ValueError(f"{name} has shape {found.shape} for {n_points} points: one is needed per point")
+    found = point_array(annotation, D, name)
     if found.dtype.kind in "fO":
         missing = sum(map(is_missing, found))
         if missing:
             raise ValueError(f"{name} is missing for {missing} points: give them a value of their own, e.g. 'unknown'")
     values, codes = np.unique(found, return_inverse=True)
     return Annotation(values.tolist(), codes)
+
+
+def point_array(values: Any, D: Distributions, name: str) -> np.ndarray:
+    """An array with an entry per point, in the order of `D.points`.
+
+    Distributions do not know the names of their points, and have put these in another order where those of one were not
+    together: what is named by points is then in theirs, not in ours.
+    """
+    refuse_mask(values, name)
+    if carries_names(values) and np.any(np.diff(D.order) != 1):
+        raise ValueError(
+            f"{name} is named by points, whose order is not that of D.points: give it when making the Distributions "
+            f"(annotations=…), or as an array in that order (of all points, {name}.to_numpy()[D.order])"
+        )
+    found = np.asarray(values)
+    if found.shape != D.weights.shape:
+        raise ValueError(f"{name} has shape {found.shape} for {D.weights.size} points: one is needed per point")
+    return found
 
 
 @dataclass(frozen=True)
@@ -94,11 +110,13 @@ def choose_pairs(D: Distributions, i: Any, j: Any, y: Any, most: int | None, ran
     """All pairs of i and j (distributions, or with labels `y` classes), none with itself; of more, `most` at random."""
     if y is None:
         first, second = places(D, i), places(D, j)
-        titles = [str(D.names[some[0]]) if some.size == 1 else f"{some.size} distributions" for some in (first, second)]
+        titles = [
+            visible(D.names[some[0]]) if some.size == 1 else f"{some.size} distributions" for some in (first, second)
+        ]
     else:
-        labels = check_labels(y, len(D))
+        labels = check_labels(y, D.roll)
         first, second = (_members(labels, label) for label in (i, j))
-        titles = [str(i), str(j)]
+        titles = [visible(i), visible(j)]
     pairs = np.stack([side.ravel() for side in np.meshgrid(first, second, indexing="ij")], axis=1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     if not len(pairs):

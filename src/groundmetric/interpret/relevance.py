@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ..arrays import real_array
 from ..distributions import as_distributions
 from ..estimators.checks import check_number
-from ..evaluation.feasibility import number_groups
+from ..evaluation.feasibility import group_list, number_groups
 from ..evaluation.intervals import resample
 from .frames import frame
-from .inputs import annotation_of, classes_of, metric_of
+from .inputs import annotation_of, classes_of, metric_of, point_array
 from .shipments import ledger
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def annotation_relevance(
     D = as_distributions(D)
     metric = metric_of(metric, D)
     _, codes = classes_of(y, D)
+    groups = group_list(groups, D.roll)
     kinds, random = annotation_of(D, annotation), check_random_state(random_state)
     book = ledger(
         D, codes, metric, kinds.codes, len(kinds.values), by_axis=False, max_partners=max_partners, random=random,
@@ -142,10 +144,9 @@ def summarise_points(
     """
     D = as_distributions(D)
     _, codes = classes_of(y, D)
+    groups = group_list(groups, D.roll)
     kinds = annotation_of(D, annotation)
-    values = np.asarray(values, dtype=np.float64)
-    if values.shape != D.weights.shape:
-        raise ValueError(f"values have shape {values.shape} for {D.weights.size} points: one is needed per point")
+    values = real_array(point_array(values, D, "values"), "values").astype(np.float64)
     known = np.isfinite(values)
     if not known.any():
         raise ValueError("values are missing for all points")

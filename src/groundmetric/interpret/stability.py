@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from ..distributions import Distributions, as_distributions
 from ..estimators.checks import check_number
 from ..evaluation.exchange import exchangeable
+from ..evaluation.feasibility import group_list
 from ..metric import GroundMetric
 from .discovery import Discoveries, discoveries
 from .frames import frame
@@ -151,7 +152,7 @@ def stability(
     learner : GroundMetricLearner or another method with `metric_`, fitted on D and y or not yet; of a fitted
         GroundMetricLearnerCV, the learner with the margin and the strength that it chose
     D : Distributions
-    y : labels, one per distribution
+    y : labels, one per distribution; these, groups and strata go by name where they carry names
     groups : outer group of each distribution (the patient of a sample), optional: drawn together; labels are exchanged
         among groups, or within them where they hold several
     strata : labels are exchanged only within these (centre, batch, sex)
@@ -168,6 +169,7 @@ def stability(
     start = time.perf_counter()
     D = as_distributions(D)
     classes, codes = classes_of(y, D)
+    groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     _check_numbers(n_refits, n_permutations, n_top, max_points, confidence)
     random = check_random_state(random_state)
     method = _underlying(learner)

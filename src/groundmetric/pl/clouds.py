@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy import sparse
 
+from ..alignment import aligned
 from ..distributions import Distributions
 from . import legends
 from .classes import Classes, Palette, classes_of
@@ -21,7 +22,7 @@ def points(
 ) -> Axes:
     """Points of all distributions along two features, coloured by class; at most `n` of them, always the same."""
     with axes(ax) as ax:
-        classes = classes_of(y, len(D), palette)
+        classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
         xy = D.points[:, list(features)]
         names = D.features or [f"feature {k}" for k in range(D.shape[1])]
         _scatter(ax, xy.toarray() if sparse.issparse(xy) else xy, classes, D.sizes, n)
@@ -39,7 +40,7 @@ def projection(
     has nearly all of the variance, the points are counted along it.
     """
     with axes(ax) as ax:
-        classes = classes_of(y, len(D), palette)
+        classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
         z, shares = principal_axes(metric_of(metric).project(D))
         ax.set_xlabel(axis_name(ax, 1, shares[0]))
         if shares.size == 1 or shares[0] >= ONE_AXIS:

@@ -6,6 +6,8 @@ import json
 from html import escape
 from typing import Any
 
+from ..arrays import visible
+
 VOID = {"br", "hr", "img", "input", "link", "meta"}
 
 
@@ -30,7 +32,7 @@ def join(*children: Any) -> Markup:
         if isinstance(child, list | tuple):
             parts.append(join(*child))
         elif child is not None and child is not False:
-            parts.append(child if isinstance(child, Markup) else escape(str(child)))
+            parts.append(child if isinstance(child, Markup) else escape(visible(child)))
     return Markup("".join(parts))
 
 
@@ -38,13 +40,22 @@ def _attribute(key: str, value: Any) -> str:
     if value is None or value is False:
         return ""
     key = key.rstrip("_").replace("_", "-")
-    return f" {key}" if value is True else f' {key}="{escape(str(value))}"'
+    return f" {key}" if value is True else f' {key}="{escape(visible(value))}"'
 
 
 def embedded(data: Any, identifier: str) -> Markup:
     """Data for the scripts of a page: JSON in which no `<` is left that could end the element."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_visible(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Line separators are allowed in JSON, but not in every script.
     for sign in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(f'<script type="application/json" id="{escape(identifier)}">{text}</script>')
+
+
+def _visible(data: Any) -> Any:
+    """Data in which no text hides a character."""
+    if isinstance(data, str):
+        return visible(data)
+    if isinstance(data, dict):
+        return {_visible(key): _visible(value) for key, value in data.items()}
+    return [_visible(value) for value in data] if isinstance(data, list | tuple) else data
