@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numba
 import numpy as np
 
-from .forests import first_forest
-from .masses import equal_masses, integer_masses
+from .basis import Forest, run_simplex
+from .masses import ROUNDING, Units, common_units
 from .plan import Basis, Plan, Status
-from .prices import matrix_prices
-from .simplex import optimise, shipping_cost
+from .rounding import cheapest_ways, true_flows, without_rounding
 from .solver import Solver, check_number
+
+# Largest costs with a binary exponent beyond this are scaled: times the units of all masses they would be out of range.
+_FAR = 900
 
 
 @dataclass(frozen=True)
@@ -41,36 +43,101 @@ def solve_exact(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, *, start: Basis | None = None, max_pivots: int | None = None
 ) -> Plan:
     """Exact optimal transport between masses of equal sums, some of which may be 0."""
-    units_a, units_b, total = integer_units(a, b)
-    rows, cols = np.flatnonzero(units_a), np.flatnonzero(units_b)
+    up = far_exponent(cost)
+    if up:  # sums of such costs would leave the range of numbers; a power of two takes no digits
+        start = None if start is None else start.scaled(-up)
+        return solve_exact(np.ldexp(cost, -up), a, b, start=start, max_pivots=max_pivots).scaled(up)
+    units = common_units(a, b)
+    rows, cols = np.flatnonzero(units.a), np.flatnonzero(units.b)
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
+    limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
+    first = run_simplex(inner, units.a[rows], units.b[cols], start, limit)
+    forest, flows = first, first.flow[:-1]
+    if units.left is not None:
+        forest, flows = _settle(first, inner, units, rows, cols, limit)
     n, m = inner.shape
-    parent, potential = _first_basis(n, m, start)
-    flow = np.empty(n + m + 1, np.int64)
-    limit = 2000 * (n + m) if max_pivots is None else max_pivots
-    task = inner, units_a[rows], units_b[cols], parent, flow, potential
-    pivots, optimal, feasible, paid = _optimise_matrix(*task, start is None, limit)
-    if not feasible:
-        raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
-    units = float(units_a.sum())
-    u, v = -potential[:n], potential[n : n + m].copy()
-    value = paid / units
-    proved = _is_proved(value, units_a[rows] / units, u, units_b[cols] / units, v, inner)
-    tails, heads, shipped = shipments(parent, flow, n)
-    potentials = (u, v) if whole and optimal else feasible_potentials(cost, v, cols)
-    lower = dual_value(units_a / units, units_b / units, potentials)
+    u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
+    potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
+    number = float(units.number)
+    senders, receivers, amounts = _shipments(forest, flows, rows, cols)
+    if units.left is not None and not whole:
+        senders, receivers, amounts = _with_small(cost, potentials, units, (senders, receivers, amounts))
+    value = _in_turn(amounts * cost[senders, receivers]) / number
+    order = np.lexsort((receivers, senders))
+    # A tree that carries less than nothing somewhere is not the right one at these masses: another way may cost this.
+    missing = 2.0 * float(-np.minimum(flows, 0.0).sum()) / number * float(np.abs(inner).max())
+    proof = Proof.of(value, *units.shares(), potentials)
+    doubt = proof.rounding * (units.rounding > 0.0)
+    proved = proof.holds(inner, missing)
     return Plan(
-        value=float(value * total),
-        rows=rows[tails],
-        cols=cols[heads],
-        mass=shipped / units * total,
+        value=value * units.total,
+        rows=senders[order],
+        cols=receivers[order],
+        mass=units.of_mass(amounts[order]),
         potentials=potentials,
-        basis=Basis(parent, potential, n),
-        status=Status.PIVOT_LIMIT if not optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
-        pivots=int(pivots),
-        bounds=(float(min(lower, value) * total), float(value * total)),
+        basis=Basis(first.parent, first.potential, n),
+        status=Status.PIVOT_LIMIT if not forest.optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
+        pivots=first.pivots + (forest.pivots if forest is not first else 0),
+        bounds=(
+            (min(proof.lower, value) - doubt) * units.total,
+            (max(value, proof.lower) + doubt + missing) * units.total,
+        ),
     )
+
+
+def far_exponent(cost: np.ndarray) -> int:
+    """The binary exponent of the largest cost where sums of such costs may be out of range; else 0."""
+    largest = max(float(cost.max()), -float(cost.min()))
+    exponent = math.frexp(largest)[1]
+    return exponent if abs(exponent) > _FAR and largest > 0.0 else 0
+
+
+def _settle(
+    first: Forest, cost: np.ndarray, units: Units, rows: np.ndarray, cols: np.ndarray, limit: int
+) -> tuple[Forest, np.ndarray]:
+    """The forest, and what its arcs carry in units, when masses are what they were before they were rounded."""
+    assert units.left is not None
+    forest, n = first, rows.size
+    left = np.concatenate([units.left[0][rows], units.left[1][cols]])
+    settled = without_rounding(first, cost, np.concatenate([units.a[rows], units.b[cols]]), left)
+    if settled is not None and first.optimal:
+        rounded, left = settled
+        forest = run_simplex(cost, rounded[:n].copy(), rounded[n:].copy(), None, limit)
+    return forest, true_flows(forest, left)[:-1]
+
+
+def _shipments(
+    forest: Forest, flows: np.ndarray, rows: np.ndarray, cols: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Senders, receivers and amounts of the arcs that carry something."""
+    nodes = forest.arcs[flows[forest.arcs] > 0]
+    tails, heads = forest.ends(nodes)
+    return rows[tails], cols[heads], flows[nodes]
+
+
+def _in_turn(numbers: np.ndarray) -> float:
+    """Their sum, one after the other, as the kernels for many pairs add them."""
+    return float(np.cumsum(numbers)[-1])
+
+
+def _with_small(
+    cost: np.ndarray,
+    potentials: tuple[np.ndarray, np.ndarray],
+    units: Units,
+    shipped: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shipments, and those of masses that are too small for a unit."""
+    assert units.left is not None
+    left, counted = units.left, (units.a, units.b)
+    rows, cols = (np.flatnonzero((rest > 0.0) & (number == 0)) for rest, number in zip(left, counted, strict=True))
+    if not rows.size and not cols.size:
+        return shipped
+    tails, heads = cheapest_ways(cost, potentials, (rows, cols))
+    amounts = np.concatenate([left[0][rows], left[1][cols]])
+    tails, heads, amounts = (np.concatenate(parts) for parts in zip(shipped, (tails, heads, amounts), strict=True))
+    arcs, place = np.unique(tails * cost.shape[1] + heads, return_inverse=True)
+    return *np.divmod(arcs, cost.shape[1]), np.bincount(place, amounts)
 
 
 def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> float:
@@ -80,61 +147,43 @@ def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.nd
     return float(a @ (u - level) + b @ (v + level))
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What potentials say about a value, for masses of sum 1."""
+
+    value: float
+    lower: float  # no plan costs less
+    rounding: float  # what the last digits of masses and potentials may make of it
+
+    @classmethod
+    def of(cls, value: float, a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> Proof:
+        u, v = potentials
+        level = a @ u
+        rounding = ROUNDING * float(a @ np.abs(u - level) + b @ np.abs(v + level))
+        return cls(value, dual_value(a, b, potentials), rounding)
+
+    def holds(self, cost: np.ndarray, missing: float) -> bool:
+        """Is the value proved, to 8 digits or to 10⁻¹³ of a typical cost?
+
+        Potentials can be far larger than the value, where some costs are huge; their rounding then hides it.
+        """
+        if abs(self.value - self.lower) > 1e-8 * abs(self.value) + self.rounding:
+            return False
+        doubt = self.rounding + missing
+        return bool(doubt <= 1e-8 * abs(self.value) or doubt <= 1e-13 * typical_cost(cost))
+
+
+def typical_cost(cost: np.ndarray) -> float:
+    """The median over sources of the least cost that is not 0: arcs that are barred do not count, however many."""
+    size = np.abs(cost)
+    least = np.where(size > 0.0, size, np.inf).min(axis=1)
+    least = least[np.isfinite(least)]
+    return float(np.median(least)) if least.size else 0.0
+
+
 def feasible_potentials(cost: np.ndarray, v: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Potentials for every point from those of the sinks with mass: the largest that the costs allow."""
     u = (cost[:, cols] - v).min(axis=1)
     full = (cost - u[:, None]).min(axis=0)
     full[cols] = v
     return u, full
-
-
-def integer_units(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Masses in integer units that balance, and the total mass that all units together stand for."""
-    if np.all(a == a[0]) and np.all(b == b[0]):
-        per_source, per_sink = equal_masses(a.size, b.size)
-        return np.full(a.size, per_source, np.int64), np.full(b.size, per_sink, np.int64), float(a.sum())
-    return integer_masses(a), integer_masses(b), float(a.sum())
-
-
-def _first_basis(n: int, m: int, start: Basis | None) -> tuple[np.ndarray, np.ndarray]:
-    """Parents and potentials to start from; where there is no start, only room for them."""
-    if start is None:
-        return np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
-    if start.parent.size != n + m + 1 or start.n_sources != n:
-        raise ValueError(
-            f"start is a basis of {start.n_sources} × {start.parent.size - 1 - start.n_sources} points with mass, "
-            f"but this problem has {n} × {m}"
-        )
-    return start.parent.copy(), start.potential.copy()
-
-
-@numba.njit(nogil=True, cache=True)
-def _optimise_matrix(cost, a, b, parent, flow, potential, cold, max_pivots):  # type: ignore[no-untyped-def]
-    """`optimise` for a matrix of costs, where `parent` is a basis unless cold; returns the plan's cost too."""
-    prices = matrix_prices(cost)
-    if cold:
-        first_forest(prices.rough.costs, a, b, parent)
-    pivots, optimal, feasible = optimise(prices, a, b, parent, flow, potential, max_pivots)
-    return pivots, optimal, feasible, shipping_cost(prices, a.size, parent, flow) if feasible else 0.0
-
-
-def _is_proved(value: float, a: np.ndarray, u: np.ndarray, b: np.ndarray, v: np.ndarray, cost: np.ndarray) -> bool:
-    """Do the potentials prove the value, to 8 digits or to 10⁻¹³ of a typical cost?
-
-    Potentials can be far larger than the value, where some costs are huge; their rounding then hides it.
-    """
-    level = a @ u  # taken out, a common level of all potentials drowns nothing
-    rounding = 2.0**-50 * (a @ np.abs(u - level) + b @ np.abs(v + level))
-    gap = abs(value - (a @ (u - level) + b @ (v + level)))
-    if gap > 1e-8 * abs(value) + rounding:
-        return False
-    return bool(rounding <= 1e-8 * abs(value) or rounding <= 1e-13 * np.median(np.abs(cost)))
-
-
-def shipments(parent: np.ndarray, flow: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Senders, receivers and amounts of the arcs that carry flow, by sender and then receiver."""
-    used = np.flatnonzero(flow[:-1] > 0)
-    above = parent[used]
-    tails, heads = np.minimum(used, above), np.maximum(used, above) - n
-    order = np.lexsort((heads, tails))
-    return tails[order], heads[order], flow[used][order]
