@@ -11,7 +11,7 @@ import numpy as np
 from .basis import Forest, run_simplex
 from .masses import ROUNDING, Units, common_units
 from .plan import Basis, Plan, Status
-from .rounding import cheapest_ways, true_flows, without_rounding
+from .rounding import cheapest_ways, true_flows, unplaced, without_rounding
 from .solver import Solver, check_number
 
 # Largest costs with a binary exponent beyond this are scaled: times the units of all masses they would be out of range.
@@ -53,9 +53,9 @@ def solve_exact(
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
     first = run_simplex(inner, units.a[rows], units.b[cols], start, limit)
-    forest, flows = first, first.flow[:-1]
+    forest, flows, lacking = first, first.flow[:-1], 0.0
     if units.left is not None:
-        forest, flows = _settle(first, inner, units, rows, cols, limit)
+        forest, flows, lacking = _settle(first, inner, units, rows, cols, limit)
     n, m = inner.shape
     u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
     potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
@@ -65,8 +65,7 @@ def solve_exact(
         senders, receivers, amounts = _with_small(cost, potentials, units, (senders, receivers, amounts))
     value = _in_turn(amounts * cost[senders, receivers]) / number
     order = np.lexsort((receivers, senders))
-    # A tree that carries less than nothing somewhere is not the right one at these masses: another way may cost this.
-    missing = 2.0 * float(-np.minimum(flows, 0.0).sum()) / number * float(np.abs(inner).max())
+    missing = 2.0 * lacking / number * float(np.abs(inner).max())  # what any way to place the rest costs at most
     proof = Proof.of(value, *units.shares(), potentials)
     doubt = proof.rounding * (units.rounding > 0.0)
     proved = proof.holds(inner, missing)
@@ -95,16 +94,18 @@ def far_exponent(cost: np.ndarray) -> int:
 
 def _settle(
     first: Forest, cost: np.ndarray, units: Units, rows: np.ndarray, cols: np.ndarray, limit: int
-) -> tuple[Forest, np.ndarray]:
-    """The forest, and what its arcs carry in units, when masses are what they were before they were rounded."""
+) -> tuple[Forest, np.ndarray, float]:
+    """The forest when masses are what they were before they were rounded, what its arcs carry, and what they cannot."""
     assert units.left is not None
     forest, n = first, rows.size
     left = np.concatenate([units.left[0][rows], units.left[1][cols]])
-    settled = without_rounding(first, cost, np.concatenate([units.a[rows], units.b[cols]]), left)
+    rounded = np.concatenate([units.a[rows], units.b[cols]])
+    settled = without_rounding(first, cost, rounded, left)
     if settled is not None and first.optimal:
         rounded, left = settled
         forest = run_simplex(cost, rounded[:n].copy(), rounded[n:].copy(), None, limit)
-    return forest, true_flows(forest, left)[:-1]
+    flows = true_flows(forest, left)[:-1]
+    return forest, flows, unplaced(forest, flows, rounded)
 
 
 def _shipments(

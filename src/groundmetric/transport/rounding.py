@@ -49,8 +49,7 @@ def without_rounding(
     heads = heads + forest.n_sources
     while doubtful.any():
         keep, drop = ~doubtful, np.flatnonzero(doubtful)
-        links = sparse.coo_array((np.ones(keep.sum()), (tails[keep], heads[keep])), (units.size, units.size))
-        part = connected_components(links, directed=False)[1]
+        part = _parts(tails[keep], heads[keep], units.size)
         sent, received = part[tails[drop]], part[heads[drop]]
         size = part.max() + 1
         change = np.bincount(sent, carried[nodes[drop]], size) - np.bincount(received, carried[nodes[drop]], size)
@@ -66,6 +65,27 @@ def without_rounding(
         np.subtract.at(units, ends, forest.flow[nodes[doubtful]])
         np.subtract.at(left, ends, (carried - forest.flow)[nodes[doubtful]])
     return units, left
+
+
+def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
+    """Units that arcs would carry backwards, and that whole parts of the forest lack, beyond the last digits of masses.
+
+    Where there are any, another forest would be right at the given masses, and `flows` fit them only without these.
+    """
+    nodes = forest.arcs
+    tails, heads = forest.ends(nodes)
+    heads = heads + forest.n_sources
+    backwards = -flows[nodes] - ROUNDING * np.minimum(units[tails], units[heads])
+    part = _parts(tails, heads, units.size)
+    tops = np.flatnonzero(forest.parent[:-1] == units.size)
+    lacking = np.abs(flows[tops]) - ROUNDING * np.bincount(part, units)[part[tops]]
+    return float(sum(np.maximum(amount - _NOISE, 0.0).sum() for amount in (backwards, lacking)))
+
+
+def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
+    """The part that each of so many nodes belongs to when these arcs connect them."""
+    links = sparse.coo_array((np.ones(tails.size), (tails, heads)), (size, size))
+    return connected_components(links, directed=False)[1]
 
 
 def cheapest_ways(
