@@ -73,10 +73,8 @@ def _optimise_matrix(cost, a, b, parent, flow, potential, cold, max_pivots):  # 
     return optimise(prices, a, b, parent, flow, potential, max_pivots)
 
 
-def checked_basis(start: Any, n: int, m: int) -> Basis:
+def checked_basis(start: Basis, n: int, m: int) -> Basis:
     """A basis for n × m points with mass, as the kernels take it; they trust every number in it."""
-    if not isinstance(start, Basis):
-        raise TypeError(f"start is a {type(start).__name__}: expected the `basis` of a plan")
     parent, potential = np.asarray(start.parent), np.asarray(start.potential)
     if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(

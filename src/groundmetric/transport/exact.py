@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from .basis import Forest, run_simplex
 from .masses import ROUNDING, Units, common_units
 from .plan import Basis, Plan, Status
-from .rounding import cheapest_ways, true_flows, unplaced, without_rounding
+from .rounding import true_flows, unplaced, without_rounding
 from .solver import Solver, check_number
 
 # Largest costs with a binary exponent beyond this are scaled: times the units of all masses they would be out of range.
-_FAR = 900
+_FAR = 940
 
 
 @dataclass(frozen=True)
@@ -44,27 +44,31 @@ def solve_exact(
 ) -> Plan:
     """Exact optimal transport between masses of equal sums, some of which may be 0."""
     up = far_exponent(cost)
-    if up:  # sums of such costs would leave the range of numbers; a power of two takes no digits
-        start = None if start is None else start.scaled(-up)
-        return solve_exact(np.ldexp(cost, -up), a, b, start=start, max_pivots=max_pivots).scaled(up)
+    if up:  # sums of such costs would leave the range of numbers
+        return _solve_scaled(cost, a, b, start, max_pivots, up)
     units = common_units(a, b)
     rows, cols = np.flatnonzero(units.a), np.flatnonzero(units.b)
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
     first = run_simplex(inner, units.a[rows], units.b[cols], start, limit)
-    forest, flows, lacking = first, first.flow[:-1], 0.0
+    forest, rounded, left = first, np.concatenate([units.a[rows], units.b[cols]]), None
     if units.left is not None:
-        forest, flows, lacking = _settle(first, inner, units, rows, cols, limit)
+        left = np.concatenate([units.left[0][rows], units.left[1][cols]])
+        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit)
     n, m = inner.shape
     u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
     potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
-    number = float(units.number)
-    senders, receivers, amounts = _shipments(forest, flows, rows, cols)
-    if units.left is not None and not whole:
-        senders, receivers, amounts = _with_small(cost, potentials, units, (senders, receivers, amounts))
-    value = _in_turn(amounts * cost[senders, receivers]) / number
+    flows, lacking, small = forest.flow[:-1], 0.0, []
+    if left is not None:
+        small = [] if whole else [_ship_small(cost, potentials, units, rows, cols, left)]
+        flows = true_flows(forest, left)[:-1]
+        lacking = unplaced(forest, flows, rounded)
+    shipped = [_shipments(forest, flows, rows, cols), *small]
+    senders, receivers, amounts = (np.concatenate(parts) for parts in zip(*shipped, strict=True))
     order = np.lexsort((receivers, senders))
+    number = float(units.number)
+    value = _in_turn(amounts * cost[senders, receivers]) / number
     missing = 2.0 * lacking / number * float(np.abs(inner).max())  # what any way to place the rest costs at most
     proof = Proof.of(value, *units.shares(), potentials)
     doubt = proof.rounding * (units.rounding > 0.0)
@@ -86,26 +90,36 @@ def solve_exact(
 
 
 def far_exponent(cost: np.ndarray) -> int:
-    """The binary exponent of the largest cost where sums of such costs may be out of range; else 0."""
+    """By how many binary digits the largest cost is out of the range where sums of costs are safe; 0 if it is not."""
     largest = max(float(cost.max()), -float(cost.min()))
     exponent = math.frexp(largest)[1]
-    return exponent if abs(exponent) > _FAR and largest > 0.0 else 0
+    return 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
 
 
-def _settle(
-    first: Forest, cost: np.ndarray, units: Units, rows: np.ndarray, cols: np.ndarray, limit: int
-) -> tuple[Forest, np.ndarray, float]:
-    """The forest when masses are what they were before they were rounded, what its arcs carry, and what they cannot."""
-    assert units.left is not None
-    forest, n = first, rows.size
-    left = np.concatenate([units.left[0][rows], units.left[1][cols]])
-    rounded = np.concatenate([units.a[rows], units.b[cols]])
-    settled = without_rounding(first, cost, rounded, left)
-    if settled is not None and first.optimal:
-        rounded, left = settled
-        forest = run_simplex(cost, rounded[:n].copy(), rounded[n:].copy(), None, limit)
-    flows = true_flows(forest, left)[:-1]
-    return forest, flows, unplaced(forest, flows, rounded)
+def _solve_scaled(
+    cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int | None, up: int
+) -> Plan:
+    """`solve_exact` at costs that are divided by 2**up, which takes no digits but of costs at the other end."""
+    scaled = np.ldexp(cost, -up)
+    start = None if start is None else start.scaled(-up)
+    plan = solve_exact(scaled, a, b, start=start, max_pivots=max_pivots).scaled(up)
+    if np.array_equal(np.ldexp(scaled, up), cost):
+        return plan
+    lost = math.ldexp(float(a.sum()), up - 1022)  # what no cost has lost, for all mass
+    status = Status.IMPRECISE if plan.optimal and plan.value < 1e8 * lost else plan.status
+    return replace(plan, status=status, bounds=(plan.bounds[0] - lost, plan.bounds[1] + lost))
+
+
+def _without_rounding(
+    first: Forest, cost: np.ndarray, units: np.ndarray, left: np.ndarray, limit: int
+) -> tuple[Forest, np.ndarray, np.ndarray]:
+    """The forest without dear arcs that carry rounding only, with its units and what is left of the masses."""
+    settled = without_rounding(first, cost, units, left) if first.optimal else None
+    if settled is None:
+        return first, units, left
+    units, left = settled
+    n = first.n_sources
+    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit), units, left
 
 
 def _shipments(
@@ -122,23 +136,27 @@ def _in_turn(numbers: np.ndarray) -> float:
     return float(np.cumsum(numbers)[-1])
 
 
-def _with_small(
+def _ship_small(
     cost: np.ndarray,
     potentials: tuple[np.ndarray, np.ndarray],
     units: Units,
-    shipped: tuple[np.ndarray, np.ndarray, np.ndarray],
+    rows: np.ndarray,
+    cols: np.ndarray,
+    left: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shipments, and those of masses that are too small for a unit."""
+    """Shipments of masses that are too small for a unit, in units; their partners in the forest have so much less left.
+
+    They take the cheapest way that the potentials allow to or from a point of the forest.
+    """
     assert units.left is not None
-    left, counted = units.left, (units.a, units.b)
-    rows, cols = (np.flatnonzero((rest > 0.0) & (number == 0)) for rest, number in zip(left, counted, strict=True))
-    if not rows.size and not cols.size:
-        return shipped
-    tails, heads = cheapest_ways(cost, potentials, (rows, cols))
-    amounts = np.concatenate([left[0][rows], left[1][cols]])
-    tails, heads, amounts = (np.concatenate(parts) for parts in zip(shipped, (tails, heads, amounts), strict=True))
-    arcs, place = np.unique(tails * cost.shape[1] + heads, return_inverse=True)
-    return *np.divmod(arcs, cost.shape[1]), np.bincount(place, amounts)
+    u, v = potentials
+    small_rows = np.flatnonzero((units.left[0] > 0.0) & (units.a == 0))
+    small_cols = np.flatnonzero((units.left[1] > 0.0) & (units.b == 0))
+    heads = np.array([np.argmin(cost[i, cols] - v[cols]) for i in small_rows], np.intp)
+    tails = np.array([np.argmin(cost[rows, j] - u[rows]) for j in small_cols], np.intp)
+    amounts = np.concatenate([units.left[0][small_rows], units.left[1][small_cols]])
+    np.subtract.at(left, np.concatenate([rows.size + heads, tails]), amounts)
+    return np.concatenate([small_rows, rows[tails]]), np.concatenate([cols[heads], small_cols]), amounts
 
 
 def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> float:

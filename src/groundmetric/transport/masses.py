@@ -82,7 +82,7 @@ def common_units(a: np.ndarray, b: np.ndarray) -> Units:
         if up[0]:
             exact = all(np.all(side == np.rint(side)) for side in (a, b))
             return Units(whole[0] * up[0], whole[1] * up[1], total, rounding=0.0 if exact else ROUNDING)
-    return _binary_units(a, b) or _rounded_units(a, b)
+    return _rounded_units(a, b)
 
 
 def whole_masses(weights: np.ndarray) -> np.ndarray | None:
@@ -119,23 +119,6 @@ def _multipliers(first: int, second: int) -> tuple[int, int]:
     """What totals are multiplied by to become one; (0, 0) where that is too large for the sums of integers."""
     common = math.lcm(int(first), int(second))
     return (common // int(first), common // int(second)) if common < _MOST else (0, 0)
-
-
-def _binary_units(a: np.ndarray, b: np.ndarray) -> Units | None:
-    """Every float is a multiple of a power of two: where that of all is not too small, and both sides balance in it."""
-    lowest = min(_last_bit(a), _last_bit(b))
-    if not max(np.ldexp(a, -lowest).sum(), np.ldexp(b, -lowest).sum()) < _MOST:
-        return None
-    units_a, units_b = np.ldexp(a, -lowest).astype(np.int64), np.ldexp(b, -lowest).astype(np.int64)
-    return Units(units_a, units_b, float(a.sum())) if units_a.sum() == units_b.sum() else None
-
-
-def _last_bit(mass: np.ndarray) -> int:
-    """The largest exponent of a power of two that all masses are multiples of."""
-    fraction, exponent = np.frexp(mass[mass > 0.0])
-    digits = np.ldexp(fraction, 53).astype(np.int64)
-    trailing = np.frexp((digits & -digits).astype(np.float64))[1] - 1
-    return int((exponent - 53 + trailing).min())
 
 
 def _rounded_units(a: np.ndarray, b: np.ndarray) -> Units:

@@ -36,7 +36,8 @@ class Basis:
 
     def scaled(self, up: int) -> Basis:
         """The basis at costs that are 2**up as large."""
-        return replace(self, potential=np.ldexp(self.potential, up))
+        with np.errstate(over="ignore"):
+            return replace(self, potential=np.ldexp(self.potential, up))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 Units are about 2⁻⁶⁰ of all mass, and floats are known to 2⁻⁵³ of themselves. Beside costs of 10¹⁸ both show. The plan
 is found in units. Then the tree is asked what its arcs carry at the masses themselves; what a dear arc carries because
-of the last digits of masses that should match is not shipped at all; and masses of less than half a unit take the
-cheapest way that the potentials allow.
+of the last digits of masses that should match is not shipped at all.
 """
 
 from __future__ import annotations
@@ -86,14 +85,3 @@ def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
     """The part that each of so many nodes belongs to when these arcs connect them."""
     links = sparse.coo_array((np.ones(tails.size), (tails, heads)), (size, size))
     return connected_components(links, directed=False)[1]
-
-
-def cheapest_ways(
-    cost: np.ndarray, potentials: tuple[np.ndarray, np.ndarray], idle: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Senders and receivers of the arcs by which masses too small for a unit are shipped: first sources, then sinks."""
-    u, v = potentials
-    rows, cols = idle
-    receivers = [int(np.argmin(cost[i] - v)) for i in rows]
-    senders = [int(np.argmin(cost[:, j] - u)) for j in cols]
-    return np.concatenate([rows, senders]).astype(np.intp), np.concatenate([receivers, cols]).astype(np.intp)
