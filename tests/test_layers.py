@@ -22,6 +22,8 @@ LAYERS = [
     "transport.stale transport.compiling transport.plan transport.masses transport.costs transport.line transport.scan",
     "transport.tree transport.prices",
     "transport.simplex transport.forests",
+    "transport.basis",
+    "transport.rounding",
     "transport.pair_kernels transport.checks transport.solver transport.grouping",
     "transport.exact transport.sinkhorn",
     "transport.partial transport.unbalanced transport.entropic transport.sliced transport.coarse",

@@ -19,7 +19,9 @@ from .distributions import Distributions, as_distributions
 from .kept_distances import Found, KeptDistances, fill_gaps, telling
 from .metric import GroundMetric
 from .parallel import Threads, in_rounds
+from .point_distances import Cost
 from .transport import Auto, Details, Exact, Status
+from .transport.checks import points_in_range
 from .transport.choice import resolve_solver
 from .transport.clouds import clouds_of, is_euclidean, is_projection, projected
 from .transport.details import compare_all
@@ -150,7 +152,7 @@ def kneighbors(
             exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
             solves = others * len(A) // (2 if B is None else 1)
         else:
-            z = np.vstack(projected(ground, cohorts))
+            z, _, up = points_in_range(*2 * (np.vstack(projected(ground, cohorts)),))
             finder = Finder(Masses.of(*cohorts), z, threads, max_pivots, ground.cost)
             rows, cols = (grid.ravel() for grid in np.indices(shape))
             lower = finder.lower(rows, cols + shift).reshape(shape)
@@ -162,6 +164,7 @@ def kneighbors(
                 lambda rows, cols: finder.solve(rows, cols + shift),
                 lambda rows, cols: finder.sharpen(rows, cols + shift),
             )
+            exact = np.ldexp(exact, _on_values(up, ground.cost))
             solves = finder.solves
             warn_of_pivot_limit(finder.stopped_pivoting)
     if B is None:
@@ -258,12 +261,12 @@ def _solve_all(
         sizes = np.concatenate([cohort.sizes for cohort in cohorts]).astype(np.float64)
         rounds = in_rounds(sizes[first] * sizes[second], threads)
         if isinstance(solver, Exact) and _is_projection(metric):
-            z = np.vstack(projected(metric, cohorts))
+            z, _, up = points_in_range(*2 * (np.vstack(projected(metric, cohorts)),))
             options: dict[str, Any] = {"threads": threads, "memory": 0.0, "cost": metric.cost, "values_only": True}
             options["max_pivots"] = solver.max_pivots
             transport = pair_transport(Masses.of(*cohorts), first, second, z.shape[1], **options)
             transport.move_all(z)
-            return _solve_in_rounds(solver, reason, transport, rounds, found, bar)
+            return _solve_in_rounds(solver, reason, transport, rounds, found, bar, _on_values(up, metric.cost))
         if isinstance(solver, Exact) and all(np.all(cohort.sizes == 1) for cohort in cohorts):
             return _between_single_points(solver, reason, cohorts, first, second, metric)
         clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
@@ -293,13 +296,21 @@ def _between_single_points(
     return Details(solver, reason, values, values, values, Counter({Status.OPTIMAL: first.size}))
 
 
+def _on_values(up: int, cost: Cost) -> int:
+    """What an exponent that points were scaled by means for values."""
+    return 2 * up if cost is Cost.SQUARED else up
+
+
 def _solve_in_rounds(
-    solver: Solver, reason: str, transport: PairTransport, rounds: list[np.ndarray], found: Found, bar: tqdm
+    solver: Solver, reason: str, transport: PairTransport, rounds: list[np.ndarray], found: Found, bar: tqdm, up: int
 ) -> Details:
-    """Solve all pairs, a few hundred at a time: bases are not kept, so that memory stays small."""
-    values, optimal = transport.answers.value, transport.answers.optimal
+    """Solve all pairs, a few hundred at a time: bases are not kept, so that memory stays small.
+
+    Values are those of the transport times 2**up.
+    """
+    values, optimal = np.empty_like(transport.answers.value), transport.answers.optimal
     for pairs in rounds:
-        transport.solve(pairs)
+        values[pairs] = np.ldexp(transport.solve(pairs), up)
         if found is not None:
             found(pairs, values[pairs], optimal[pairs])
         bar.update(pairs.size)

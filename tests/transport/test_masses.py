@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import groundmetric as gm
-from groundmetric.transport.masses import TOTAL, Masses, equal_masses, integer_masses
+from groundmetric.transport.masses import (
+    TOTAL,
+    Masses,
+    common_units,
+    equal_masses,
+    integer_masses,
+    raised_masses,
+    whole_masses,
+)
 
 weight = st.one_of(st.just(0.0), st.floats(1e-12, 1e6), st.integers(1, 3).map(float))
 weights = st.lists(weight, min_size=1, max_size=30).filter(any).map(np.array)
@@ -62,3 +70,42 @@ def test_masses_of_cohorts_lie_one_behind_the_other():
     assert_array_equal(masses.bounds, [0, 1, 3, 5])
     assert_array_equal(masses.weights, [1.0, 0.25, 0.75, 0.5, 0.5])
     assert_array_equal(masses.uniform, [True, False, True])
+
+
+@given(st.lists(st.integers(0, 10**4), min_size=1, max_size=40).filter(any), st.floats(1e-6, 1e6))
+def test_multiples_of_any_unit_are_found(multiples, unit):
+    expected = np.array(multiples) // math.gcd(*multiples)
+    assert_array_equal(whole_masses(np.array(multiples) * unit), expected)
+    assert_array_equal(whole_masses(np.array(multiples) / sum(multiples)), expected)
+
+
+def test_masses_of_no_common_unit_have_none():
+    assert whole_masses(np.random.default_rng(0).uniform(size=50)) is None
+    assert whole_masses(np.array([1.0, 1e-12, np.pi])) is None
+
+
+@given(weights, weights)
+def test_units_balance_and_what_is_left_of_the_masses_is_known(a, b):
+    b = b * (a.sum() / b.sum())
+    units = common_units(a, b)
+    assert sum(units.a.tolist()) == sum(units.b.tolist()) == units.number
+    assert (units.a >= 0).all()
+    assert (units.b >= 0).all()
+    for share, mass in zip(units.shares(), (a, b), strict=True):
+        assert_allclose(share, mass / mass.sum(), rtol=1e-14)
+
+
+def test_equal_masses_of_both_sides_are_equal_units():
+    a = np.random.default_rng(0).uniform(size=1000)
+    units = common_units(a, a[::-1].copy())
+    assert_array_equal(units.a, units.b[::-1])
+
+
+@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=9), st.lists(st.integers(1, 2**40), min_size=1, max_size=9))
+def test_raised_masses_balance_and_keep_their_ratios(first, second):
+    first, second = np.array(first), np.array(second)
+    a, b = raised_masses(first, second.sum()), raised_masses(second, first.sum())
+    assert sum(a.tolist()) == sum(b.tolist())
+    assert_allclose(a / a.sum(), first / first.sum(), rtol=1e-14, atol=2.0**-59)
+    if math.lcm(int(first.sum()), int(second.sum())) < 2**62:
+        assert [x * sum(first.tolist()) for x in a.tolist()] == [x * sum(a.tolist()) for x in first.tolist()]

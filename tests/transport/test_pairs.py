@@ -7,6 +7,7 @@ from scipy.stats import wasserstein_distance
 
 import groundmetric as gm
 from groundmetric.parallel import Threads
+from groundmetric.transport import basis
 from groundmetric.transport import pairs as module
 from groundmetric.transport.masses import Masses
 from groundmetric.transport.pairs import LineTransport, PairTransport
@@ -135,3 +136,25 @@ def _count_small(transport, which, usual):
     assert which.tolist() == ([2] if which.size else [])
     for pair in which:
         transport.answers.value[pair] = usual[transport.first[pair], transport.second[pair]]
+
+
+@pytest.mark.parametrize("weights", ALL_WEIGHTS)
+def test_pairs_of_very_many_points_and_few_are_turned(weights, monkeypatch):
+    D = cohort(np.random.default_rng(0), [90, 4, 5, 80], 2, weights)
+    plain = transport(D)
+    values = plain.solve(everything(plain)).copy()
+    coefficient = np.linspace(-1.0, 1.0, values.size)
+    monkeypatch.setattr(basis, "_MANY", 20)
+    turned = transport(D)
+    assert (turned.first != plain.first).any()
+    assert_allclose(turned.solve(everything(turned)), values, rtol=1e-12)
+    pulls = [pairs.pull(everything(pairs), coefficient) for pairs in (plain, turned)]
+    assert_allclose(*pulls, atol=1e-12)
+
+
+def test_pairs_that_no_memory_holds_are_refused_before_the_work_begins(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 100)
+    D = cohort(np.random.default_rng(0), [30, 5, 3], 2)
+    with pytest.raises(ValueError, match=r"distributions 0 and 1 have 30 and 5 points: .*subsample\(1000\)"):
+        transport(D)
+    assert transport(D, pairs=(np.array([1]), np.array([2]))).solve(np.array([0])).size == 1

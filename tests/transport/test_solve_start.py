@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import groundmetric as gm
-from groundmetric.transport import Status
+from groundmetric.transport import Status, basis
 
 from .problems import problem
 from .test_solve import assert_feasible, assert_marginals, assert_proved
@@ -110,6 +110,89 @@ def test_start_that_is_no_tree_is_refused():
     loop = replace(start, parent=np.array([1, 0, -1], start.parent.dtype))
     with pytest.raises(ValueError, match="start"):
         gm.transport.solve(np.ones((1, 1)), start=loop)
+
+
+def broken(**changes):
+    """The basis of a 3 × 4 problem with entries or whole arrays replaced."""
+    start = solve_basis()
+    arrays = {}
+    for name, change in changes.items():
+        arrays[name] = change(getattr(start, name).copy())
+    return replace(start, **arrays)
+
+
+def solve_basis():
+    return gm.transport.solve(problem("plane", "equal", (3, 4)).cost).basis
+
+
+def entry(place, value):
+    def change(array):
+        array[place] = value
+        return array
+
+    return change
+
+
+BROKEN = {
+    "floats": ({"parent": lambda p: p.astype(float)}, "start.parent has dtype float64"),
+    "index too large": (
+        {"parent": entry(0, 10**6)},
+        r"parent\[0\] is 1000000: the parent of a source is from 3 to 7",
+    ),
+    "index negative": ({"parent": entry(4, -7)}, r"start.parent\[4\] is -7: the parent of a sink is from 0 to 2"),
+    "sink below the root": ({"parent": entry(5, 7)}, r"start.parent\[5\] is 7"),
+    "source below a source": ({"parent": entry(0, 1)}, r"start.parent\[0\] is 1"),
+    "root below a node": ({"parent": entry(7, 0)}, r"start.parent\[7\] is 0: expected -1 for the root"),
+    "cycle": ({"parent": lambda p: np.array([3, 4, 5, 0, 1, 2, 0, -1], p.dtype)}, "start.parent is no tree"),
+    "too short": ({"parent": lambda p: p[1:]}, "start is a basis of 3 × 3"),
+    "two dimensions": ({"parent": lambda p: p.reshape(2, 4)}, "start is a basis of"),
+    "potential too short": ({"potential": lambda v: v[1:]}, r"start.potential has shape \(7,\)"),
+    "potential whole": ({"potential": lambda v: v.astype(int)}, "start.potential has shape .* and dtype int64"),
+    "potential NaN": ({"potential": entry(2, np.nan)}, r"start.potential\[2\] is nan"),
+    "potential infinite": ({"potential": entry(0, -np.inf)}, r"start.potential\[0\] is -inf"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_basis_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        gm.transport.solve(problem("plane", "equal", (3, 4)).cost, start=broken(**changes))
+
+
+def test_a_start_that_is_no_basis_is_refused():
+    with pytest.raises(TypeError, match="start is a list: expected the `basis` of a plan"):
+        gm.transport.solve(np.ones((1, 1)), start=[0, 1])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int64])
+def test_parents_of_any_integer_type_are_taken(dtype):
+    start = broken(parent=lambda p: p.astype(dtype))
+    assert gm.transport.solve(problem("plane", "equal", (3, 4)).cost, start=start).pivots == 0
+
+
+@pytest.mark.parametrize("level", [1e20, 1e300, -1e308])
+def test_levels_that_are_out_of_place_do_no_harm(level):
+    task = problem("plane", "equal", (3, 4))
+    plan = gm.transport.solve(task.cost, start=broken(potential=entry(slice(0, 2), level)))
+    assert_proved(plan, task)
+
+
+@pytest.mark.parametrize("masses", ["equal", "random", "multiples", "some zero"])
+def test_very_many_sources_are_solved_the_other_way_round(masses, monkeypatch):
+    task = problem("plane", masses, (170, 5))
+    plain = gm.transport.solve(task.cost, task.a, task.b)
+    monkeypatch.setattr(basis, "_MANY", 20)
+    plan = gm.transport.solve(task.cost, task.a, task.b)
+    assert_proved(plan, task)
+    assert_allclose(plan.value, plain.value, rtol=1e-12)
+    assert gm.transport.solve(task.cost, task.a, task.b, start=plan.basis).pivots == 0
+    assert gm.transport.solve(task.cost, task.a, task.b, start=plain.basis).pivots == 0
+    moved_cost = moved(task, 0.01)
+    warm = gm.transport.solve(moved_cost, task.a, task.b, start=plan.basis)
+    cold = gm.transport.solve(moved_cost, task.a, task.b)
+    assert_allclose(warm.value, cold.value, rtol=1e-12)
+    monkeypatch.undo()
+    assert gm.transport.solve(task.cost, task.a, task.b, start=plan.basis).pivots == 0
 
 
 @pytest.mark.parametrize("masses", ["equal", "random", "1e-12", "some zero"])

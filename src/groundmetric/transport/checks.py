@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..arrays import real_array
+
+# Coordinates and steps with a binary exponent beyond this have squares that are out of range, or lose digits there.
+_FAR = 400
 
 
 def check_points(points: Any, name: str) -> np.ndarray:
@@ -18,6 +22,24 @@ def check_points(points: Any, name: str) -> np.ndarray:
         i, j = np.argwhere(bad)[0]
         raise ValueError(f"{name} contains NaN or infinity: {points[i, j]} at ({i}, {j}); drop or impute the point")
     return np.require(points, np.float64, ["C", "W"])
+
+
+def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Points times a power of two such that the squares of their steps are in range; and the exponent to undo it.
+
+    Points whose squares are in range as they are pass through. A power of two takes no digits.
+    """
+    low, high = np.minimum(x.min(axis=0), y.min(axis=0)), np.maximum(x.max(axis=0), y.max(axis=0))
+    largest = max(float(high.max()), -float(low.min()))
+    constant = high == low
+    up = math.frexp(largest)[1]
+    if up <= _FAR:
+        extent = float(np.max(high - low, initial=0.0))
+        up = math.frexp(extent)[1]
+        if extent == 0.0 or up >= -_FAR:
+            return x, y, 0
+        x, y = np.where(constant, 0.0, x), np.where(constant, 0.0, y)  # else they might leave the range upwards
+    return np.ldexp(x, -up), np.ldexp(y, -up), up
 
 
 def check_cost(cost: Any) -> np.ndarray:

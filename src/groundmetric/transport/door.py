@@ -52,6 +52,8 @@ def solve(
     chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
     cost = check_cost(cost)
     a, b = check_masses(a, b, cost.shape, balanced=chosen.balanced)
+    if not isinstance(start, Basis | None):
+        raise TypeError(f"start is a {type(start).__name__}: expected the `basis` of a plan")
     if isinstance(chosen, Exact):
         return solve_exact(cost, a, b, start=start, max_pivots=chosen.max_pivots)
     if start is not None:

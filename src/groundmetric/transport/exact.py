@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numba
 import numpy as np
 
-from .forests import first_forest
-from .masses import equal_masses, integer_masses
+from .basis import Forest, run_simplex
+from .masses import ROUNDING, Units, common_units
 from .plan import Basis, Plan, Status
-from .prices import matrix_prices
-from .simplex import optimise, shipping_cost
+from .rounding import true_flows, unplaced, without_rounding
 from .solver import Solver, check_number
+
+# Largest costs with a binary exponent beyond this are scaled: times the units of all masses they would be out of range.
+_FAR = 940
 
 
 @dataclass(frozen=True)
@@ -41,36 +43,120 @@ def solve_exact(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, *, start: Basis | None = None, max_pivots: int | None = None
 ) -> Plan:
     """Exact optimal transport between masses of equal sums, some of which may be 0."""
-    units_a, units_b, total = integer_units(a, b)
-    rows, cols = np.flatnonzero(units_a), np.flatnonzero(units_b)
+    up = far_exponent(cost)
+    if up:  # sums of such costs would leave the range of numbers
+        return _solve_scaled(cost, a, b, start, max_pivots, up)
+    units = common_units(a, b)
+    rows, cols = np.flatnonzero(units.a), np.flatnonzero(units.b)
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
+    limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
+    first = run_simplex(inner, units.a[rows], units.b[cols], start, limit)
+    forest, rounded, left = first, np.concatenate([units.a[rows], units.b[cols]]), None
+    if units.left is not None:
+        left = np.concatenate([units.left[0][rows], units.left[1][cols]])
+        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit)
     n, m = inner.shape
-    parent, potential = _first_basis(n, m, start)
-    flow = np.empty(n + m + 1, np.int64)
-    limit = 2000 * (n + m) if max_pivots is None else max_pivots
-    task = inner, units_a[rows], units_b[cols], parent, flow, potential
-    pivots, optimal, feasible, paid = _optimise_matrix(*task, start is None, limit)
-    if not feasible:
-        raise ValueError("start does not fit these masses: use the basis of a plan with the same masses, or none")
-    units = float(units_a.sum())
-    u, v = -potential[:n], potential[n : n + m].copy()
-    value = paid / units
-    proved = _is_proved(value, units_a[rows] / units, u, units_b[cols] / units, v, inner)
-    tails, heads, shipped = shipments(parent, flow, n)
-    potentials = (u, v) if whole and optimal else feasible_potentials(cost, v, cols)
-    lower = dual_value(units_a / units, units_b / units, potentials)
+    u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
+    potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
+    flows, lacking, small = forest.flow[:-1], 0.0, []
+    if left is not None:
+        small = [] if whole else [_ship_small(cost, potentials, units, rows, cols, left)]
+        flows = true_flows(forest, left)[:-1]
+        lacking = unplaced(forest, flows, rounded)
+    shipped = [_shipments(forest, flows, rows, cols), *small]
+    senders, receivers, amounts = (np.concatenate(parts) for parts in zip(*shipped, strict=True))
+    order = np.lexsort((receivers, senders))
+    number = float(units.number)
+    value = _in_turn(amounts * cost[senders, receivers]) / number
+    missing = 2.0 * lacking / number * float(np.abs(inner).max())  # what any way to place the rest costs at most
+    proof = Proof.of(value, *units.shares(), potentials)
+    doubt = proof.rounding * (units.rounding > 0.0)
+    proved = proof.holds(inner, missing)
     return Plan(
-        value=float(value * total),
-        rows=rows[tails],
-        cols=cols[heads],
-        mass=shipped / units * total,
+        value=value * units.total,
+        rows=senders[order],
+        cols=receivers[order],
+        mass=units.of_mass(amounts[order]),
         potentials=potentials,
-        basis=Basis(parent, potential, n),
-        status=Status.PIVOT_LIMIT if not optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
-        pivots=int(pivots),
-        bounds=(float(min(lower, value) * total), float(value * total)),
+        basis=Basis(first.parent, first.potential, n),
+        status=Status.PIVOT_LIMIT if not forest.optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
+        pivots=first.pivots + (forest.pivots if forest is not first else 0),
+        bounds=(
+            (min(proof.lower, value) - doubt) * units.total,
+            (max(value, proof.lower) + doubt + missing) * units.total,
+        ),
     )
+
+
+def far_exponent(cost: np.ndarray) -> int:
+    """By how many binary digits the largest cost is out of the range where sums of costs are safe; 0 if it is not."""
+    largest = max(float(cost.max()), -float(cost.min()))
+    exponent = math.frexp(largest)[1]
+    return 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
+
+
+def _solve_scaled(
+    cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int | None, up: int
+) -> Plan:
+    """`solve_exact` at costs that are divided by 2**up, which takes no digits but of costs at the other end."""
+    scaled = np.ldexp(cost, -up)
+    start = None if start is None else start.scaled(-up)
+    plan = solve_exact(scaled, a, b, start=start, max_pivots=max_pivots).scaled(up)
+    if np.array_equal(np.ldexp(scaled, up), cost):
+        return plan
+    lost = math.ldexp(float(a.sum()), up - 1022)  # what no cost has lost, for all mass
+    status = Status.IMPRECISE if plan.optimal and plan.value < 1e8 * lost else plan.status
+    return replace(plan, status=status, bounds=(plan.bounds[0] - lost, plan.bounds[1] + lost))
+
+
+def _without_rounding(
+    first: Forest, cost: np.ndarray, units: np.ndarray, left: np.ndarray, limit: int
+) -> tuple[Forest, np.ndarray, np.ndarray]:
+    """The forest without dear arcs that carry rounding only, with its units and what is left of the masses."""
+    settled = without_rounding(first, cost, units, left) if first.optimal else None
+    if settled is None:
+        return first, units, left
+    units, left = settled
+    n = first.n_sources
+    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit), units, left
+
+
+def _shipments(
+    forest: Forest, flows: np.ndarray, rows: np.ndarray, cols: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Senders, receivers and amounts of the arcs that carry something."""
+    nodes = forest.arcs[flows[forest.arcs] > 0]
+    tails, heads = forest.ends(nodes)
+    return rows[tails], cols[heads], flows[nodes]
+
+
+def _in_turn(numbers: np.ndarray) -> float:
+    """Their sum, one after the other, as the kernels for many pairs add them."""
+    return float(np.cumsum(numbers)[-1])
+
+
+def _ship_small(
+    cost: np.ndarray,
+    potentials: tuple[np.ndarray, np.ndarray],
+    units: Units,
+    rows: np.ndarray,
+    cols: np.ndarray,
+    left: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shipments of masses that are too small for a unit, in units; their partners in the forest have so much less left.
+
+    They take the cheapest way that the potentials allow to or from a point of the forest.
+    """
+    assert units.left is not None
+    u, v = potentials
+    small_rows = np.flatnonzero((units.left[0] > 0.0) & (units.a == 0))
+    small_cols = np.flatnonzero((units.left[1] > 0.0) & (units.b == 0))
+    heads = np.array([np.argmin(cost[i, cols] - v[cols]) for i in small_rows], np.intp)
+    tails = np.array([np.argmin(cost[rows, j] - u[rows]) for j in small_cols], np.intp)
+    amounts = np.concatenate([units.left[0][small_rows], units.left[1][small_cols]])
+    np.subtract.at(left, np.concatenate([rows.size + heads, tails]), amounts)
+    return np.concatenate([small_rows, rows[tails]]), np.concatenate([cols[heads], small_cols]), amounts
 
 
 def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> float:
@@ -80,61 +166,43 @@ def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.nd
     return float(a @ (u - level) + b @ (v + level))
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What potentials say about a value, for masses of sum 1."""
+
+    value: float
+    lower: float  # no plan costs less
+    rounding: float  # what the last digits of masses and potentials may make of it
+
+    @classmethod
+    def of(cls, value: float, a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> Proof:
+        u, v = potentials
+        level = a @ u
+        rounding = ROUNDING * float(a @ np.abs(u - level) + b @ np.abs(v + level))
+        return cls(value, dual_value(a, b, potentials), rounding)
+
+    def holds(self, cost: np.ndarray, missing: float) -> bool:
+        """Is the value proved, to 8 digits or to 10⁻¹³ of a typical cost?
+
+        Potentials can be far larger than the value, where some costs are huge; their rounding then hides it.
+        """
+        if abs(self.value - self.lower) > 1e-8 * abs(self.value) + self.rounding:
+            return False
+        doubt = self.rounding + missing
+        return bool(doubt <= 1e-8 * abs(self.value) or doubt <= 1e-13 * typical_cost(cost))
+
+
+def typical_cost(cost: np.ndarray) -> float:
+    """The median over sources of the least cost that is not 0: arcs that are barred do not count, however many."""
+    size = np.abs(cost)
+    least = np.where(size > 0.0, size, np.inf).min(axis=1)
+    least = least[np.isfinite(least)]
+    return float(np.median(least)) if least.size else 0.0
+
+
 def feasible_potentials(cost: np.ndarray, v: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Potentials for every point from those of the sinks with mass: the largest that the costs allow."""
     u = (cost[:, cols] - v).min(axis=1)
     full = (cost - u[:, None]).min(axis=0)
     full[cols] = v
     return u, full
-
-
-def integer_units(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Masses in integer units that balance, and the total mass that all units together stand for."""
-    if np.all(a == a[0]) and np.all(b == b[0]):
-        per_source, per_sink = equal_masses(a.size, b.size)
-        return np.full(a.size, per_source, np.int64), np.full(b.size, per_sink, np.int64), float(a.sum())
-    return integer_masses(a), integer_masses(b), float(a.sum())
-
-
-def _first_basis(n: int, m: int, start: Basis | None) -> tuple[np.ndarray, np.ndarray]:
-    """Parents and potentials to start from; where there is no start, only room for them."""
-    if start is None:
-        return np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
-    if start.parent.size != n + m + 1 or start.n_sources != n:
-        raise ValueError(
-            f"start is a basis of {start.n_sources} × {start.parent.size - 1 - start.n_sources} points with mass, "
-            f"but this problem has {n} × {m}"
-        )
-    return start.parent.copy(), start.potential.copy()
-
-
-@numba.njit(nogil=True, cache=True)
-def _optimise_matrix(cost, a, b, parent, flow, potential, cold, max_pivots):  # type: ignore[no-untyped-def]
-    """`optimise` for a matrix of costs, where `parent` is a basis unless cold; returns the plan's cost too."""
-    prices = matrix_prices(cost)
-    if cold:
-        first_forest(prices.rough.costs, a, b, parent)
-    pivots, optimal, feasible = optimise(prices, a, b, parent, flow, potential, max_pivots)
-    return pivots, optimal, feasible, shipping_cost(prices, a.size, parent, flow) if feasible else 0.0
-
-
-def _is_proved(value: float, a: np.ndarray, u: np.ndarray, b: np.ndarray, v: np.ndarray, cost: np.ndarray) -> bool:
-    """Do the potentials prove the value, to 8 digits or to 10⁻¹³ of a typical cost?
-
-    Potentials can be far larger than the value, where some costs are huge; their rounding then hides it.
-    """
-    level = a @ u  # taken out, a common level of all potentials drowns nothing
-    rounding = 2.0**-50 * (a @ np.abs(u - level) + b @ np.abs(v + level))
-    gap = abs(value - (a @ (u - level) + b @ (v + level)))
-    if gap > 1e-8 * abs(value) + rounding:
-        return False
-    return bool(rounding <= 1e-8 * abs(value) or rounding <= 1e-13 * np.median(np.abs(cost)))
-
-
-def shipments(parent: np.ndarray, flow: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Senders, receivers and amounts of the arcs that carry flow, by sender and then receiver."""
-    used = np.flatnonzero(flow[:-1] > 0)
-    above = parent[used]
-    tails, heads = np.minimum(used, above), np.maximum(used, above) - n
-    order = np.lexsort((heads, tails))
-    return tails[order], heads[order], flow[used][order]

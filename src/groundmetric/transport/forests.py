@@ -86,3 +86,37 @@ def _sorted_forest(cost, a, b, parent):
             if j == m:
                 return total
             room = b[sinks[j]]
+
+
+@numba.njit(nogil=True, cache=True)
+def hung_forest(arcs, n, m):
+    """The parents of all nodes when every tree of a forest of arcs (source, sink) hangs from the root by a source."""
+    root = n + m
+    ends = np.zeros(root + 1, np.int64)
+    for k in range(arcs.shape[0]):
+        ends[arcs[k, 0] + 1] += 1
+        ends[arcs[k, 1] + 1] += 1
+    ends = np.cumsum(ends)
+    neighbours, place = np.empty(2 * arcs.shape[0], np.int64), ends[:-1].copy()
+    for k in range(arcs.shape[0]):
+        for end in range(2):
+            x = arcs[k, end]
+            neighbours[place[x]] = arcs[k, 1 - end]
+            place[x] += 1
+    parent = np.full(root + 1, -2, np.int32)
+    parent[root] = -1
+    stack = np.empty(root, np.int64)
+    for source in range(n):
+        if parent[source] != -2:
+            continue
+        parent[source] = root
+        stack[0], top = source, 1
+        while top > 0:
+            top -= 1
+            x = stack[top]
+            for y in neighbours[ends[x] : ends[x + 1]]:
+                if parent[y] == -2:
+                    parent[y] = x
+                    stack[top] = y
+                    top += 1
+    return parent

@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 
 from ..point_distances import Cost
+from .basis import Forest
 from .candidates import allowed_potentials, in_blocks
-from .checks import check_masses, check_points
+from .checks import check_masses, check_points, points_in_range
+from .costs import FEW_COMPONENTS
 from .descent import Descent, Problem
-from .exact import integer_units, shipments
+from .exact import solve_exact
 from .halving import halving_order
+from .masses import Units, common_units
 from .plan import Basis, Plan, Status
+
+# Beyond a few components, blocks of points are no help, as all are about as far away: up to so many costs (200 MB), a
+# matrix of them is far faster.
+_MATRIX = 25e6
 
 
 def solve_points(
@@ -53,27 +60,51 @@ def solve_points(
         raise ValueError(f"x has {x.shape[1]} columns, y has {y.shape[1]}: both need the same")
     if not 0.0 <= tolerance < np.inf:
         raise ValueError(f"tolerance is {tolerance}: expected a share of the value, 0 or more")
-    units_a, units_b, total = integer_units(*check_masses(a, b, (x.shape[0], y.shape[0])))
-    rows, cols = _in_order(x, units_a), _in_order(y, units_b)
-    problem = Problem(x[rows], y[cols], units_a[rows], units_b[cols], int(Cost.named(cost)))
+    a, b = check_masses(a, b, (x.shape[0], y.shape[0]))
+    step = Cost.named(cost)
+    x, y, up = points_in_range(x, y)
+    if x.shape[1] > FEW_COMPONENTS and x.shape[0] * y.shape[0] <= _MATRIX and tolerance == 0.0:
+        plan = solve_exact(np.ascontiguousarray(step.between(x, y)), a, b, max_pivots=max_pivots)
+    else:
+        plan = _solve(x, y, common_units(a, b), step, tolerance, max_pivots)
+    return plan.scaled(2 * up if step is Cost.SQUARED else up) if up else plan
+
+
+def _solve(x: np.ndarray, y: np.ndarray, units: Units, cost: Cost, tolerance: float, max_pivots: int | None) -> Plan:
+    """The plan between points whose coordinates are in a range where squares are, too."""
+    rows, cols = _in_order(x, units.a), _in_order(y, units.b)
+    problem = Problem(x[rows], y[cols], units.a[rows], units.b[cols], int(cost))
     budget = 2000 * (rows.size + cols.size) if max_pivots is None else max_pivots
     found = Descent(problem, budget, tolerance)
     value, gap = found.value, max(found.value - found.lower, 0.0)
-    tails, heads, shipped = shipments(found.parent, found.flow, rows.size)
+    potentials = _everywhere(x, y, rows, cols, found)
+    doubt = _doubt(units, potentials)
+    forest = Forest(found.parent, found.flow, found.potential, rows.size, int(found.pivots), True)
+    nodes = forest.arcs[found.flow[forest.arcs] > 0]
+    tails, heads = forest.ends(nodes)
     senders, receivers = rows[tails], cols[heads]
     order = np.lexsort((receivers, senders))
-    proved = found.status is not Status.OPTIMAL or gap <= max(1e-8 * value, 1e-12 * _typical(problem))
+    proved = found.status is not Status.OPTIMAL or gap + doubt <= max(1e-8 * value, 1e-12 * _typical(problem))
     return Plan(
-        value=float(value * total),
+        value=float(value * units.total),
         rows=senders[order],
         cols=receivers[order],
-        mass=shipped[order] / float(units_a.sum()) * total,
-        potentials=_everywhere(x, y, rows, cols, found),
+        mass=units.of_mass(found.flow[nodes[order]]),
+        potentials=potentials,
         basis=_basis(rows, cols, found),
         status=found.status if proved else Status.IMPRECISE,
         pivots=int(found.pivots),
-        bounds=(float((value - gap) * total), float(value * total)),
+        bounds=(float((value - gap - doubt) * units.total), float((value + doubt) * units.total)),
     )
+
+
+def _doubt(units: Units, potentials: tuple[np.ndarray, np.ndarray]) -> float:
+    """What the value may be wrong by because masses are rounded to units, for mass 1 in all."""
+    if units.left is None:
+        return 0.0
+    number, level = float(units.number), units.a @ potentials[0] / float(units.number)
+    away = np.abs(potentials[0] - level), np.abs(potentials[1] + level)
+    return float(sum(np.abs(left) @ far for left, far in zip(units.left, away, strict=True))) / number
 
 
 def _in_order(points: np.ndarray, units: np.ndarray) -> np.ndarray:

@@ -1,7 +1,12 @@
-"""Masses as integers, so that flows are exact, ties are ties, and both sides balance to the last unit."""
+"""Masses as integers, so that flows are exact, ties are ties, and both sides balance to the last unit.
+
+Masses that are whole multiples of one unit become those multiples: what matches exactly, matches. All others are
+rounded to about 2⁻⁶⁰ of the total; `Units.left` keeps what that takes from them, so that it can be accounted for.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numba
@@ -11,6 +16,12 @@ from ..distributions import Distributions
 
 # Far below the rounding of a float that matters (2^-53 of the total), far above what int64 sums could overflow.
 TOTAL = 2**60
+_MOST = 2**62
+# A mass that came out of a division or two is what it should be to this share of it.
+ROUNDING = 2.0**-50
+# The largest mass as a multiple of the unit, where the unit has to be guessed from quotients: beyond this, numbers that
+# have nothing to do with each other would soon pass for multiples of something.
+_MULTIPLE = 2**20
 
 
 @dataclass(frozen=True)
@@ -35,11 +46,112 @@ class Masses:
         return self.bounds.size - 1
 
 
+@dataclass(frozen=True)
+class Units:
+    """The masses of two sides in integer units; both sides have the same number of units."""
+
+    a: np.ndarray
+    b: np.ndarray
+    total: float  # the mass that all units of a side stand for
+    left: tuple[np.ndarray, np.ndarray] | None = None  # where they are rounded: the masses less their units, in units
+    rounding: float = 0.0  # the share by which a mass may differ from the number that was given
+
+    @property
+    def number(self) -> int:
+        return int(self.a.sum())
+
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """The masses as they were given, for a total of 1."""
+        number = float(self.number)
+        left_a, left_b = self.left or (0.0, 0.0)
+        return (self.a + left_a) / number, (self.b + left_b) / number
+
+    def of_mass(self, amount: np.ndarray) -> np.ndarray:
+        return amount / float(self.number) * self.total
+
+
+def common_units(a: np.ndarray, b: np.ndarray) -> Units:
+    """Masses of about equal sums in integer units that balance: exact ones where there are any."""
+    total = float(a.sum())
+    if np.all(a == a[0]) and np.all(b == b[0]):
+        per_source, per_sink = equal_masses(a.size, b.size)
+        return Units(np.full(a.size, per_source, np.int64), np.full(b.size, per_sink, np.int64), total)
+    whole = whole_masses(a), whole_masses(b)
+    if whole[0] is not None and whole[1] is not None:
+        up = _multipliers(whole[0].sum(), whole[1].sum())
+        if up[0]:
+            exact = all(np.all(side == np.rint(side)) for side in (a, b))
+            return Units(whole[0] * up[0], whole[1] * up[1], total, rounding=0.0 if exact else ROUNDING)
+    return _rounded_units(a, b)
+
+
+def whole_masses(weights: np.ndarray) -> np.ndarray | None:
+    """The smallest whole numbers that weights are multiples of one unit by, to the rounding of floats, if there are."""
+    if np.all(weights == np.rint(weights)) and weights.sum() < 2.0**62:
+        units = weights.astype(np.int64)
+        return units // np.gcd.reduce(units)
+    shares = weights / weights.max()
+    multiple = 1
+    while True:
+        units = np.rint(shares * multiple)
+        off = np.abs(shares * multiple - units) > ROUNDING * units
+        if not off.any():
+            return units.astype(np.int64) // np.gcd.reduce(units.astype(np.int64))
+        multiple *= _denominator(float(shares[np.argmax(off)] * multiple))
+        if multiple > _MULTIPLE:
+            return None
+
+
+def _denominator(number: float) -> int:
+    """The denominator of the first continued fraction that is this number to the rounding of floats."""
+    top, bottom = number.as_integer_ratio()
+    before, denominator = 1, 0
+    while bottom and denominator <= _MULTIPLE:
+        digit, rest = divmod(top, bottom)
+        before, denominator = denominator, digit * denominator + before
+        if abs(number * denominator - round(number * denominator)) <= ROUNDING * number * denominator:
+            break
+        top, bottom = bottom, rest
+    return denominator
+
+
+def _multipliers(first: int, second: int) -> tuple[int, int]:
+    """What totals are multiplied by to become one; (0, 0) where that is too large for the sums of integers."""
+    common = math.lcm(int(first), int(second))
+    return (common // int(first), common // int(second)) if common < _MOST else (0, 0)
+
+
+def _rounded_units(a: np.ndarray, b: np.ndarray) -> Units:
+    """Masses to the nearest unit, the same for both sides, so that equal masses stay equal.
+
+    The masses of b are scaled to those of a. What is added and what rounding leaves over are small, and are kept apart
+    from the masses: beside them, they would be rounded away.
+    """
+    total = float(a.sum())
+    up = 60 - int(np.frexp(total)[1])
+    mass_a, mass_b = np.ldexp(a, up), np.ldexp(b, up)
+    added = mass_b * (math.fsum([*mass_a.tolist(), *(-mass_b).tolist()]) / mass_b.sum())
+    left_a = mass_a - np.rint(mass_a)
+    left_b = (mass_b - np.rint(mass_b)) + (added - np.rint(added))
+    units_a = np.rint(mass_a).astype(np.int64)
+    units_b = np.rint(mass_b).astype(np.int64) + np.rint(added).astype(np.int64)
+    largest, surplus = np.argmax(units_b), units_a.sum() - units_b.sum()
+    units_b[largest] += surplus
+    left_b[largest] -= surplus
+    return Units(units_a, units_b, total, left=(left_a, left_b), rounding=ROUNDING)
+
+
 def integer_masses(weights: np.ndarray) -> np.ndarray:
     """Weights as integers that sum to TOTAL. Weights below 2^-61 of the total become 0."""
     units = np.rint(weights / weights.sum() * TOTAL).astype(np.int64)
     units[np.argmax(units)] += TOTAL - units.sum()
     return units
+
+
+def smallest_masses(weights: np.ndarray) -> np.ndarray:
+    """Weights as the smallest whole numbers that have their ratios; else as `integer_masses`."""
+    units = whole_masses(weights)
+    return integer_masses(weights) if units is None else units
 
 
 @numba.njit(nogil=True, cache=True)
@@ -49,3 +161,20 @@ def equal_masses(n, m):
     while r:
         g, r = r, g % r
     return m // g, n // g
+
+
+@numba.njit(nogil=True, cache=True)
+def raised_masses(units, other):
+    """Masses in so many of `units`, in all, when the other side has `other` in all: so many that both balance.
+
+    The smallest that do, exactly, where that is not too many; else both are rounded to TOTAL.
+    """
+    number = units.sum()
+    up, _ = equal_masses(number, other)
+    if up <= _MOST // number:
+        return units * up
+    if number == TOTAL:
+        return units.copy()
+    rounded = np.rint(units * (TOTAL / number)).astype(np.int64)
+    rounded[np.argmax(rounded)] += TOTAL - rounded.sum()
+    return rounded

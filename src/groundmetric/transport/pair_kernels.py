@@ -14,7 +14,7 @@ import numpy as np
 from .costs import MANHATTAN, SQUARED, slope_divisor, step_cost
 from .forests import first_forest
 from .line import line_pull, line_value
-from .masses import equal_masses
+from .masses import equal_masses, raised_masses
 from .prices import step_prices
 from .simplex import optimise, shipping_cost
 
@@ -24,7 +24,7 @@ class Points(NamedTuple):
 
     z: np.ndarray  # (n_points, n_components)
     bounds: np.ndarray  # distribution d has the rows bounds[d]:bounds[d + 1]
-    units: np.ndarray  # int64 masses that sum to the same total in every distribution
+    units: np.ndarray  # int64 masses, the smallest that have the ratios of the masses; see `raised_masses`
     shares: np.ndarray  # the same masses as floats that sum to 1
     uniform: np.ndarray  # which distributions have equal masses
     cost: int  # what a step costs: a `Cost`
@@ -77,12 +77,13 @@ def move_points(d, z, points, means):
 
 @numba.njit(nogil=True, cache=True)
 def pair_masses(points, d, other):
-    """Integer masses of distribution d when compared with `other`: small ones where both have equal masses."""
+    """Integer masses of distribution d when compared with `other`: the smallest that balance, exactly, if they can."""
     low, high = points.bounds[d], points.bounds[d + 1]
+    start, end = points.bounds[other], points.bounds[other + 1]
     if points.uniform[d] and points.uniform[other]:
-        per_point, _ = equal_masses(high - low, points.bounds[other + 1] - points.bounds[other])
+        per_point, _ = equal_masses(high - low, end - start)
         return np.full(high - low, per_point, np.int64)
-    return points.units[low:high].copy()
+    return raised_masses(points.units[low:high], points.units[start:end].sum())
 
 
 @numba.njit(nogil=True, cache=True)

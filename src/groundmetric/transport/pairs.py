@@ -10,10 +10,11 @@ import numpy as np
 from ..parallel import Threads, in_batches
 from ..point_distances import Cost
 from . import pair_kernels as kernels
+from .basis import is_tall
 from .basis_messages import PackedBases, pack_bases, unpack_bases
 from .elsewhere import Elsewhere
 from .large_pairs import solve_large_pairs
-from .masses import Masses, integer_masses
+from .masses import Masses, smallest_masses
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
@@ -21,6 +22,8 @@ _BATCH = 2e6
 _LINE_BATCH = 1e6
 # Pairs with more entries than this (100 MB of costs) are solved without a matrix of them, where only values are wanted.
 _LARGE = 25e6
+# Where plans are wanted, too, pairs with more entries than this (1.6 GB for every thread) are refused.
+_MOST = 4e8
 
 
 class PairTransport:
@@ -57,7 +60,7 @@ class PairTransport:
         max_pivots: int | None = None,
         values_only: bool = False,
     ) -> None:
-        self.first, self.second = np.asarray(first, np.int64), np.asarray(second, np.int64)
+        self.first, self.second = _short_side_first(masses, np.asarray(first, np.int64), np.asarray(second, np.int64))
         self._threads = threads
         self._max_pivots = -1 if max_pivots is None else int(max_pivots)
         self._points = _place_points(masses, n_components, cost)
@@ -71,6 +74,7 @@ class PairTransport:
         self._travel_at_solve = np.full(n_pairs, np.inf)
         self._local = threading.local()
         self._large = (self._work > _LARGE) & values_only
+        self._check_memory()
         self.elsewhere = self._far_side(values_only)
 
     def _far_side(self, values_only: bool) -> Elsewhere | None:
@@ -92,6 +96,19 @@ class PairTransport:
         offset = np.where(self._kept, ends - self._nodes, -1)
         self._bases = kernels.Bases(offset, *_node_arrays(self._room), np.zeros(self.first.size, bool))
         self._work = (sizes[self.first] * sizes[self.second]).astype(np.float64)
+
+    def _check_memory(self) -> None:
+        """Refuse what would only end in a day, or with the memory, before the work begins."""
+        work = np.where(self._large, 0.0, self._work)
+        if not np.max(work, initial=0.0) > _MOST:
+            return
+        pair, sizes = int(np.argmax(work)), np.diff(self._points.bounds)
+        n, m = (int(sizes[side[pair]]) for side in (self.first, self.second))
+        raise ValueError(
+            f"distributions {self.first[pair]} and {self.second[pair]} have {n:,} and {m:,} points: a matrix of "
+            f"{n * m:.1e} costs is needed to learn from them, and {_MOST:.0e} is the most; draw some of the points, "
+            "about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
+        )
 
     def move(self, distribution: int, z: np.ndarray) -> None:
         """Put the points of one distribution, (its size, n_components), to new places."""
@@ -213,6 +230,9 @@ class LineTransport(PairTransport):
     def _place_bases(self, memory: float) -> None:
         super()._place_bases(0.0)
 
+    def _check_memory(self) -> None:
+        """There is no matrix."""
+
     def solve(self, which: np.ndarray) -> np.ndarray:
         self._sort()
         batches = in_batches(self._nodes[which].astype(np.float64), self._threads.n_jobs, _LINE_BATCH)
@@ -244,8 +264,15 @@ def pair_transport(
     return kind(masses, first, second, n_components, **options)
 
 
+def _short_side_first(masses: Masses, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same pairs; those of very many points and few are turned, which is the faster way round."""
+    sizes = np.diff(masses.bounds)
+    turn = is_tall(sizes[first], sizes[second])
+    return np.where(turn, second, first), np.where(turn, first, second)
+
+
 def _place_points(masses: Masses, n_components: int, cost: Cost) -> kernels.Points:
-    units = np.concatenate([integer_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)])
+    units = np.concatenate([smallest_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)])
     places = np.zeros((units.size, n_components))
     # Copies, because kernels are compiled for writable arrays.
     return kernels.Points(places, masses.bounds.copy(), units, masses.weights.copy(), masses.uniform.copy(), int(cost))

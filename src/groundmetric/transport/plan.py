@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,10 @@ class Status(enum.Enum):
     """How a solve ended; the text is the advice."""
 
     OPTIMAL = ""
-    IMPRECISE = "not proved optimal: the costs span too many orders of magnitude; scale or cap the largest"
+    IMPRECISE = (
+        "not proved optimal: the costs, or costs and masses together, span too many orders of magnitude; scale or cap "
+        "the largest. `bounds` hold"
+    )
     PIVOT_LIMIT = "stopped at the pivot limit before the plan was optimal; raise `max_pivots`"
     TOLERANCE = "stopped within the tolerance that was asked for; `gap` bounds the error"
     ITERATION_LIMIT = "stopped before the masses fitted; raise `max_iter` or `epsilon`"
@@ -30,6 +33,11 @@ class Basis:
     parent: np.ndarray  # (n + m + 1,) the parent of each node; see transport.simplex
     potential: np.ndarray  # (n + m + 1,)
     n_sources: int
+
+    def scaled(self, up: int) -> Basis:
+        """The basis at costs that are 2**up as large."""
+        with np.errstate(over="ignore"):
+            return replace(self, potential=np.ldexp(self.potential, up))
 
 
 @dataclass(frozen=True)
@@ -70,3 +78,21 @@ class Plan:
     def gap(self) -> float:
         """The most by which `value` can differ from the optimal one."""
         return max(self.value - self.bounds[0], self.bounds[1] - self.value)
+
+    def scaled(self, up: int) -> Plan:
+        """The plan at costs that are 2**up as large: exact, as long as the numbers stay in range."""
+        with np.errstate(over="ignore"):
+            value, *bounds = (float(number) for number in np.ldexp([self.value, *self.bounds], up))
+            u, v = (None, None) if self.potentials is None else (np.ldexp(side, up) for side in self.potentials)
+        if not math.isfinite(value):
+            raise ValueError(
+                f"the value is {self.value} · 2^{up}, beyond the largest number there is: divide the costs, or the "
+                "points, by a constant"
+            )
+        return replace(
+            self,
+            value=value,
+            potentials=None if u is None or v is None else (u, v),
+            basis=None if self.basis is None else self.basis.scaled(up),
+            bounds=(bounds[0], bounds[1]),
+        )

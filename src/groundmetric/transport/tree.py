@@ -82,6 +82,24 @@ def plant(parent, flow, a, b):
     return tree, feasible
 
 
+@numba.njit(nogil=True, cache=True)
+def tree_flows(parent, mass):
+    """What the arc of each node to its parent carries at these masses, of any sign; they need not balance."""
+    root = parent.size - 1
+    flow, order = mass.copy(), _thread(parent)
+    for k in range(root, 0, -1):  # children before their parents
+        x, p = order[k], parent[order[k]]
+        if p != root:
+            flow[p] -= flow[x]
+    return flow
+
+
+@numba.njit(nogil=True, cache=True)
+def is_tree(parent):
+    """Do all nodes hang from the root, the last one? All parents must be nodes."""
+    return _thread(parent).size == parent.size
+
+
 @numba.njit(nogil=True, cache=True, inline="always")
 def lent(tree):
     """The same tree for pivots: references to its arrays not counted, see `borrowed`, and its numbers not negative.

@@ -1,0 +1,144 @@
+"""The simplex from a basis: checked when it comes from outside, turned where the other way round is faster."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from .forests import first_forest, hung_forest
+from .plan import Basis
+from .prices import matrix_prices
+from .simplex import optimise
+from .tree import is_tree, plant
+
+UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
+# Problems with so many times more sources than sinks, and so many sources, are solved the other way round.
+_TALL, _MANY = 16, 4000
+_REMEDY = "use the `basis` of a plan as it is, or none"
+
+
+class Forest(NamedTuple):
+    """Where the simplex ended; see `simplex` for its nodes."""
+
+    parent: np.ndarray
+    flow: np.ndarray
+    potential: np.ndarray
+    n_sources: int
+    pivots: int
+    optimal: bool
+
+    @property
+    def arcs(self) -> np.ndarray:
+        """Nodes whose arc to their parent is one of the problem's."""
+        return np.flatnonzero(self.parent[:-1] < self.parent.size - 1)
+
+    def ends(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Senders and receivers of the arcs of these nodes."""
+        above = self.parent[nodes]
+        return np.minimum(nodes, above), np.maximum(nodes, above) - self.n_sources
+
+
+def is_tall(n: Any, m: Any) -> Any:
+    """Whether n sources and m sinks are solved faster the other way round: few arcs of very many sources."""
+    return (n > _TALL * m) & (n > _MANY)
+
+
+def run_simplex(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int) -> Forest:
+    """The optimal forest between integer masses, all of them above 0."""
+    n, m = cost.shape
+    if is_tall(n, m):
+        start = None if start is None else turned_basis(checked_basis(start, n, m), a, b)
+        return turned_forest(run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots), a, b)
+    parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
+    if start is not None:
+        start = checked_basis(start, n, m)
+        # Optimal potentials need not differ by more than this, and larger ones would only drown digits.
+        bound = (n + m) * max(float(cost.max()), -float(cost.min()), 1e-300)
+        parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
+    flow = np.empty(n + m + 1, np.int64)
+    pivots, optimal, feasible = _optimise_matrix(cost, a, b, parent, flow, potential, start is None, max_pivots)
+    if not feasible:
+        raise ValueError(UNFIT)
+    return Forest(parent, flow, potential, n, int(pivots), bool(optimal))
+
+
+@numba.njit(nogil=True, cache=True)
+def _optimise_matrix(cost, a, b, parent, flow, potential, cold, max_pivots):  # type: ignore[no-untyped-def]
+    """`optimise` for a matrix of costs, where `parent` is a basis unless cold."""
+    prices = matrix_prices(cost)
+    if cold:
+        first_forest(prices.rough.costs, a, b, parent)
+    return optimise(prices, a, b, parent, flow, potential, max_pivots)
+
+
+def checked_basis(start: Basis, n: int, m: int) -> Basis:
+    """A basis for n × m points with mass, as the kernels take it; they trust every number in it."""
+    parent, potential = np.asarray(start.parent), np.asarray(start.potential)
+    if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
+        raise ValueError(
+            f"start is a basis of {start.n_sources} × {parent.size - 1 - start.n_sources} points with mass, "
+            f"but this problem has {n} × {m}"
+        )
+    if not np.issubdtype(parent.dtype, np.integer):
+        raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
+    _check_parents(parent, n)
+    parent = parent.astype(np.int32)
+    if not is_tree(parent):
+        raise ValueError(f"start.parent is no tree: some nodes are their own ancestors; {_REMEDY}")
+    if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
+        raise ValueError(
+            f"start.potential has shape {potential.shape} and dtype {potential.dtype}: expected {parent.size} floats; "
+            f"{_REMEDY}"
+        )
+    if not np.isfinite(potential).all():
+        node = int(np.argmin(np.isfinite(potential)))
+        raise ValueError(f"start.potential[{node}] is {potential[node]}: expected finite numbers; {_REMEDY}")
+    return Basis(parent, potential.astype(np.float64), n)
+
+
+def _check_parents(parent: np.ndarray, n: int) -> None:
+    """Sources hang from sinks or from the root, sinks from sources, and the root, the last node, from nothing."""
+    root = parent.size - 1
+    node = np.arange(root)
+    above = parent[:-1]
+    fits = np.where(node < n, (above >= n) & (above <= root), (above >= 0) & (above < n))
+    if not fits.all():
+        wrong = int(np.argmin(fits))
+        kind, low, high = ("source", n, root) if wrong < n else ("sink", 0, n - 1)
+        raise ValueError(
+            f"start.parent[{wrong}] is {above[wrong]}: the parent of a {kind} is from {low} to {high} here; {_REMEDY}"
+        )
+    if parent[root] != -1:
+        raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
+
+
+def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:
+    """The basis of the same plan when sinks are taken for sources; a and b are the masses before."""
+    flow = np.empty(start.parent.size, np.int64)
+    _, feasible = plant(start.parent.copy(), flow, a, b)
+    if not feasible:
+        raise ValueError(UNFIT)
+    n, m = a.size, b.size
+    return Basis(_turned_parents(start.parent, flow, n, m), _turned_potentials(start.potential, n, m), m)
+
+
+def turned_forest(forest: Forest, a: np.ndarray, b: np.ndarray) -> Forest:
+    """The forest of the same plan when sinks are taken for sources; a and b are the masses after."""
+    n, m = a.size, b.size
+    parent, flow = _turned_parents(forest.parent, forest.flow, m, n), np.empty_like(forest.flow)
+    plant(parent, flow, a, b)
+    return Forest(parent, flow, _turned_potentials(forest.potential, m, n), n, forest.pivots, forest.optimal)
+
+
+def _turned_parents(parent: np.ndarray, flow: np.ndarray, n: int, m: int) -> np.ndarray:
+    """Only arcs with flow are kept: an idle one may point towards the root one way only. Levels hold all else."""
+    nodes = np.flatnonzero(flow[:-1] > 0)
+    above = parent[nodes]
+    tails, heads = np.minimum(nodes, above), np.maximum(nodes, above) - n
+    return hung_forest(np.stack([heads, m + tails], axis=1).astype(np.int64), m, n)
+
+
+def _turned_potentials(potential: np.ndarray, n: int, m: int) -> np.ndarray:
+    return np.concatenate([-potential[n : n + m], -potential[:n], [0.0]])
