@@ -9,6 +9,7 @@ here for the kernels of this package, and for no others.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import hashlib
 import logging
@@ -143,10 +144,8 @@ def _private_folder() -> str:
     """
     for base in _temporary_places():
         shared = os.path.join(base, f"groundmetric-kernels-{_user()}")
-        try:
+        with contextlib.suppress(OSError):  # it exists, or cannot: what is there now is looked at
             os.mkdir(shared, 0o700)
-        except OSError:  # it exists, or cannot: what is there now is looked at
-            pass
         if _is_ours_alone(shared) and _is_writable(shared):
             return shared
         try:
@@ -156,8 +155,8 @@ def _private_folder() -> str:
         atexit.register(shutil.rmtree, own, ignore_errors=True)
         return own
     raise RuntimeError(
-        f"compiled kernels can be kept nowhere: {_PACKAGE}, the home folder and {', '.join(_temporary_places())} cannot "
-        "be written to; set NUMBA_CACHE_DIR or TMPDIR to a folder that can"
+        f"compiled kernels can be kept nowhere: {_PACKAGE}, the home folder and {', '.join(_temporary_places())} "
+        "cannot be written to; set NUMBA_CACHE_DIR or TMPDIR to a folder that can"
     )
 
 
