@@ -273,22 +273,25 @@ def test_workers_that_are_all_lost_are_waited_for_once(data, eager, serial, monk
 
 @pytest.mark.parametrize("version", ["0.0.9", None])
 def test_workers_of_another_version_are_refused(client, on_dask, data, version):
-    def change():
+    def pretend(version):
         import sys
 
-        import groundmetric
+        module = sys.modules.pop("groundmetric", None) or sys.modules["hidden"]
+        module.__version__ = version
+        sys.modules["hidden"], sys.modules["groundmetric"] = module, module if version else None
 
-        sys.modules["groundmetric"].__version__ = version
-        sys.modules["groundmetric"] = groundmetric if version else None
+    def warm_up():
+        import groundmetric  # noqa: F401
 
-    wait_for_both(client)
+    worker = sorted(client.nthreads())[:1]
+    client.run(warm_up, workers=worker)
     try:
-        client.run(change, workers=[sorted(client.nthreads())[0]])
+        client.run(pretend, version, workers=worker)
         has = f"has groundmetric {version}" if version else "has no groundmetric"
         with pytest.raises(RuntimeError, match=rf"groundmetric {gm.__version__}, as this process.*{has} \(1 of 2"):
             gm.pairwise_distances(data[0])
     finally:
-        client.restart()
+        client.run(pretend, gm.__version__, workers=worker)
 
 
 def test_a_worker_of_another_version_that_joins_later_is_refused():
