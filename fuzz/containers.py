@@ -110,11 +110,9 @@ def _masked(values):
     return np.ma.masked_array(values, mask=np.arange(len(values)) == 1)
 
 
+# None, NaN and NA among labels are no gaps: they mark distributions whose label is not known.
 GAPS = {
     "masked labels": lambda: _learn(_masked(_cohort()[1])),
-    "None among labels": lambda: _learn([None, *_cohort()[1][1:].tolist()]),
-    "NaN among labels": lambda: _learn([np.nan, *_cohort()[1][1:].tolist()]),
-    "NA among labels": lambda: _learn(pd.array([None, *_cohort()[1][1:].tolist()], dtype="Int64")),
     "labels of other names": lambda: _learn(pd.Series(_cohort()[1], index=[f"other {k}" for k in range(8)])),
     "too few labels": lambda: _learn(_cohort()[1][:-1]),
     "masked masses": lambda: gm.transport.solve(np.eye(3), _masked([1.0, 1.0, 1.0])),
