@@ -3,7 +3,7 @@
 python fuzz/run.py --minutes 60                      all subjects, as the page docs/certified.md shows them
 python fuzz/run.py --subject problems --seed 17      one attempt, as a failure prints it
 
-Every subject runs in a process of its own that reports after each attempt: one that crashes or hangs names its seed too.
+Every subject runs in a process of its own that reports after each attempt, so that a crash or a hang has a seed too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: forks of a process with threads of BLAS may hang
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tally import Tally  # noqa: E402
+from tally import Tally
 
 SUBJECTS = ("problems", "chains", "bases", "files", "kills", "together", "containers", "cohorts")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "certified.md"

@@ -1,4 +1,4 @@
-"""Two processes on one file at the same time: both come to the right result or to a clear error, the file stays whole."""
+"""Two processes on one file at a time: both come to the right result or to a clear error, and the file stays whole."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid()
 def run(code, before=(), **environment):
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environment}
     command = [*before, sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment, cwd="/")
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=environment, cwd="/")
 
 
 def test_only_the_first_compilation_of_ours_is_announced(tmp_path):

@@ -66,7 +66,7 @@ class KernelLocator:
     def from_function(cls, kernel: Callable, file: str) -> KernelLocator | None:
         if not Path(os.path.abspath(file)).is_relative_to(_PACKAGE) or not os.path.exists(file):
             return None
-        return cls(kernel, file, folder_for(os.path.dirname(os.path.abspath(file)), config.CACHE_DIR))
+        return cls(kernel, file, folder_for(os.path.dirname(os.path.abspath(file)), config.CACHE_DIR))  # type: ignore[attr-defined]
 
     def ensure_cache_path(self) -> None:
         os.makedirs(self._folder, exist_ok=True)
@@ -185,5 +185,5 @@ def _user() -> Any:
 
 def prepare_compilation() -> None:
     """Place our kernels, and listen to numba, from now on; before any kernel is defined."""
-    CacheImpl._locator_classes = [KernelLocator, *CacheImpl._locator_classes]
+    CacheImpl._locator_classes = [KernelLocator, *CacheImpl._locator_classes]  # type: ignore[list-item]
     event.register("numba:compile", Notice())
