@@ -27,7 +27,7 @@ from numba.core.caching import CacheImpl
 from numba.misc.appdirs import AppDirs
 
 _MESSAGE = "groundmetric: compiling its kernels, once after an installation (up to a minute)"
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(os.path.abspath(__file__)).parents[1]  # as numba sees it, links and all
 _log = logging.getLogger("groundmetric")
 
 
