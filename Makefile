@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-neural lint bench bench-scale clean
+.PHONY: demo test test-neural lint bench bench-scale fuzz clean
 
 # Each kind of environment is installed once, and again when pyproject.toml changes.
 .venv/.%: pyproject.toml
@@ -36,6 +36,11 @@ bench: .venv/.bench
 
 bench-scale: .venv/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/scale.py
+
+# Random attacks, outside of the tests: docs/certified.md. A failure prints the line that repeats it.
+MINUTES ?= 60
+fuzz: .venv/.test
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python fuzz/run.py --minutes $(MINUTES)
 
 clean:
 	rm -rf .venv benchmarks/.venv-* benchmarks/work demo

@@ -19,7 +19,7 @@ LAYERS = [
     "datasets",
     "metric diagonal_metric mapped_metric metric_files",
     "fingerprints",
-    "transport.stale transport.compiling transport.plan transport.masses transport.costs transport.line transport.scan",
+    "transport.compiling transport.plan transport.masses transport.costs transport.line transport.scan",
     "transport.tree transport.prices",
     "transport.simplex transport.forests",
     "transport.basis",

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import threading
 import time
+import warnings
 
 import joblib
 import numpy as np
@@ -204,6 +206,97 @@ def test_without_a_cluster_it_goes_on_here(data, eager, serial):
         client.close()
         with pytest.warns(RuntimeWarning, match="cannot be reached"):
             assert dict(place.run(abs, [Errand(-3)])) == {0: 3}
+
+
+@pytest.fixture
+def deserted():
+    """A cluster without workers."""
+    options = {"n_workers": 0, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(silence_logs=50, **options) as cluster,
+        distributed.Client(cluster) as client,
+        joblib.parallel_config(backend="dask", client=client),
+    ):
+        yield client
+
+
+def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(deserted, data, eager, serial, monkeypatch):
+    monkeypatch.setattr(dask_place, "_DESERTED", 1.0)
+    started = time.monotonic()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert_learned(learner().fit(*data), serial[1])
+    seconds = time.monotonic() - started
+    assert ["no workers for 1 s" in str(warning.message) for warning in told] == [True]
+    assert seconds < 10.0  # the fit itself takes less than a second; 300 s would be the wait for workers that are there
+
+
+def test_workers_that_come_later_are_used(deserted, monkeypatch):
+    monkeypatch.setattr(dask_place, "_DESERTED", 0.2)
+    monkeypatch.setattr(dask_place, "_FRESH", 0.0)
+    place, here = DaskPlace(deserted), threading.get_ident()
+    with pytest.warns(RuntimeWarning, match="until it has some"):
+        assert dict(place.run(thread_of, [Errand(0), Errand(1)])) == {0: here, 1: here}
+    deserted.cluster.scale(1)
+    deserted.wait_for_workers(1, timeout=30)
+    assert here not in dict(place.run(thread_of, [Errand(0), Errand(1)])).values()
+
+
+def thread_of(message):
+    return threading.get_ident()
+
+
+def test_workers_that_are_all_lost_are_waited_for_once(data, eager, serial, monkeypatch):
+    monkeypatch.setattr(dask_place, "_DESERTED", 1.0)
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(silence_logs=50, **options) as cluster,
+        distributed.Client(cluster) as client,
+        joblib.parallel_config(backend="dask", client=client),
+    ):
+        sent, inner = [], dask_place._Run.send
+
+        def send(self, number, workers):
+            sent.append(number)
+            if len(sent) == 3:
+                cluster.scale(0)
+            inner(self, number, workers)
+
+        monkeypatch.setattr(dask_place._Run, "send", send)
+        started = time.monotonic()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert_learned(learner().fit(*data), serial[1])
+    assert sum("no workers for 1 s" in str(warning.message) for warning in told) == 1
+    assert time.monotonic() - started < 20.0
+
+
+@pytest.mark.parametrize("version", ["0.0.9", None])
+def test_workers_of_another_version_are_refused(client, on_dask, data, version):
+    def pretend(version):
+        import sys
+
+        module = sys.modules.pop("groundmetric", None) or sys.modules["hidden"]
+        module.__version__ = version
+        sys.modules["hidden"], sys.modules["groundmetric"] = module, module if version else None
+
+    def warm_up():
+        import groundmetric  # noqa: F401
+
+    worker = sorted(client.nthreads())[:1]
+    client.run(warm_up, workers=worker)
+    try:
+        client.run(pretend, version, workers=worker)
+        has = f"has groundmetric {version}" if version else "has no groundmetric"
+        with pytest.raises(RuntimeError, match=rf"groundmetric {gm.__version__}, as this process.*{has} \(1 of 2"):
+            gm.pairwise_distances(data[0])
+    finally:
+        client.run(pretend, gm.__version__, workers=worker)
+
+
+def test_a_worker_of_another_version_that_joins_later_is_refused():
+    with pytest.raises(dask_place.OtherVersion, match=r"9\.9, as this process has: one that has joined has"):
+        dask_place.do_errand(abs, -3, "9.9")
 
 
 def test_threads_are_used_where_nothing_else_was_asked_for():

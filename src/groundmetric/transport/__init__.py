@@ -1,12 +1,8 @@
 """Optimal transport: one problem through one door, `solve` or `solve_points`, and many pairs at a time."""
 
-from pathlib import Path
+from .compiling import prepare_compilation
 
-from .compiling import announce_compilation
-from .stale import drop_stale_kernels
-
-drop_stale_kernels(Path(__file__).parent)  # before the kernels are looked up
-announce_compilation()
+prepare_compilation()  # before the first kernel is defined
 
 from .choice import Auto  # noqa: E402
 from .coarse import Coarse  # noqa: E402

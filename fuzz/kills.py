@@ -1,0 +1,160 @@
+"""`groundmetric learn`, `evaluate` and `report`, killed at a random moment and started again.
+
+Wanted: the output is whole or absent; the next start comes to the result of an unbroken run; and after it nothing is
+left of the killed one. Commands run in forks of this process, which has everything imported: a start takes no time.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import tqdm
+from tally import Tally, check, quiet_output, random_of, silence
+
+import groundmetric as gm
+from groundmetric import cli
+from groundmetric.learning.checkpoints import Checkpoints
+
+SHARE = 0.2
+ROWS = ("kills of learn", "kills of evaluate", "kills of report")
+tqdm.tqdm.monitor_interval = 0  # a thread of its own would not survive a fork
+COLUMNS = ("--sample", "sample", "--label", "condition")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command in a folder that has cells.h5ad in it, and what it leaves there."""
+
+    row: str
+    start: tuple[str, ...]
+    again: tuple[str, ...]  # what is added to go on
+    output: str
+    allowed: frozenset[str]  # names that may stand beside the output when all is done
+
+    def argv(self, folder: Path, more: tuple[str, ...] = ()) -> list[str]:
+        return [str(folder / part[1:]) if part.startswith("@") else part for part in [*self.start, *more]]
+
+
+LEARN = Command(
+    ROWS[0],
+    ("learn", "@cells.h5ad", *COLUMNS, "--epochs", "4", "--cells-per-sample", "15", "--checkpoint", "@state",
+     "-o", "@learned"),
+    ("--force",), "learned", frozenset({"learned", "state", "state.before"}),
+)  # fmt: skip
+EVALUATE = Command(
+    ROWS[1],
+    ("evaluate", "@cells.h5ad", *COLUMNS, "--cells", "10", "--methods", "euclidean,pseudobulk", "--folds", "3",
+     "-o", "@evaluated"),
+    ("--resume", "--force"), "evaluated", frozenset({"evaluated"}),
+)  # fmt: skip
+REPORT = Command(
+    ROWS[2],
+    ("report", "@run", "-o", "@page.html", "--refits", "2", "--no-evaluate"),
+    ("--force",), "page.html", frozenset({"page.html"}),
+)  # fmt: skip
+COMMANDS = (LEARN, EVALUATE, REPORT)
+
+
+def attempt(seed: int, tally: Tally) -> None:
+    rng = random_of(seed, "kills")
+    command = COMMANDS[rng.choice(3, p=[0.45, 0.35, 0.2])]
+    template, expected, seconds = _reference(command)
+    how = int(rng.choice([signal.SIGKILL, signal.SIGTERM]))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "work")
+        shutil.copytree(template, folder)
+        before = _names(folder)
+        moment = rng.uniform(0.0, 1.1 * seconds)
+        ended = _run(command.argv(folder), kill_after=moment, how=how)
+        told = f"{command.row}: signal {how} after {moment:.2f} of {seconds:.2f} s"
+        if (folder / command.output).exists():
+            check(_content(folder / command.output) == expected, f"{told}: the output is there, but not whole")
+        again = _run(command.argv(folder, command.again))
+        check(again == 0, f"{told}: started again, it ends with {again}")
+        check(_content(folder / command.output) == expected, f"{told}: started again, it comes to another result")
+        left = _names(folder) - before - command.allowed
+        check(not left, f"{told}: left behind after the next start: {sorted(left)}")
+    tally.note(command.row, ended="killed" if ended < 0 else "was done")
+
+
+def _run(argv: list[str], kill_after: float | None = None, how: int = signal.SIGKILL) -> int:
+    """The exit code of a command; negative where a signal ended it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            Checkpoints.is_due = lambda self: True  # type: ignore[method-assign]
+            with quiet_output(), silence():
+                code = cli.main(argv)
+        finally:
+            os._exit(code)
+    if kill_after is not None:
+        _wait(child, kill_after)
+        os.kill(child, how)  # a child that is done already is a zombie still: no other process can have its number
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _wait(child: int, seconds: float) -> None:
+    """Until it is done, but no longer; the child is left to be asked for its end."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        time.sleep(0.002)
+
+
+@functools.cache
+def _reference(command: Command) -> tuple[Path, str, float]:
+    """A folder to start from, what an unbroken run comes to, and how long it takes."""
+    template = _template(with_run=command is REPORT)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "work")
+        shutil.copytree(template, folder)
+        with quiet_output(), silence():  # here, so that all kernels and modules are there in every fork
+            code = cli.main(command.argv(folder))
+        check(code == 0, f"{command.row}: an unbroken run ends with {code}")
+        started = time.monotonic()
+        _run(command.argv(folder, command.again))
+        return template, _content(folder / command.output), time.monotonic() - started
+
+
+@functools.cache
+def _template(*, with_run: bool) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    cohort = gm.datasets.make_cohort(5, 15, 30, cell_types=["A"], n_markers=2, n_programme_genes=5, random_state=0)
+    del cohort.uns["truth"]
+    cohort.write_h5ad(folder / "cells.h5ad")
+    if with_run:
+        argv = ["learn", str(folder / "cells.h5ad"), *COLUMNS, "--epochs", "2", "-o", str(folder / "run")]
+        with quiet_output(), silence():
+            check(cli.main(argv) == 0, "no run to report on")
+    return folder
+
+
+def _names(folder: Path) -> set[str]:
+    """Everything that is there, also inside of the run that is reported on."""
+    inside = {f"run/{path.name}" for path in folder.glob("run/*") if path.name.startswith(".")}
+    return {path.name for path in folder.iterdir()} | inside
+
+
+def _content(output: Path) -> str:
+    """What must be the same in every run: all but seconds and places."""
+    if output.is_file():
+        text = output.read_text()
+        return f"whole: {text.rstrip().endswith('</html>')}"
+    findings = json.loads((output / "run.json").read_text())
+    missing = [name for name in findings["files"] if not (output / name).exists()]
+    scores = {
+        method: {key: value for key, value in row.items() if "second" not in key}
+        for method, row in findings.get("scores", {}).items()
+    }
+    learned = [(output / name).read_text() for name in ("distances.csv", "importance.csv") if (output / name).exists()]
+    return re.sub(r"\s+", " ", json.dumps([missing, scores, findings.get("loss"), learned]))

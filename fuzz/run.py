@@ -1,0 +1,201 @@
+"""`make fuzz`: random attacks for a given time, and a table of what was tried and the worst that was seen.
+
+python fuzz/run.py --minutes 60                      all subjects, as the page docs/certified.md shows them
+python fuzz/run.py --subject problems --seed 17      one attempt, as a failure prints it
+
+Every subject runs in a process of its own that reports after each attempt, so that a crash or a hang has a seed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import platform
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: forks of a process with threads of BLAS may hang
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tally import Tally
+
+SUBJECTS = ("problems", "chains", "bases", "files", "kills", "together", "containers", "cohorts")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "certified.md"
+BEGIN, END = "<!-- table of make fuzz: begin -->", "<!-- table of make fuzz: end -->"
+HANGS = 180.0  # seconds without an attempt that is done
+TURNS, SHORTEST = 3, 15.0  # in how many turns a subject uses its time, about, and their least seconds
+SHOWN = 5  # failures of one subject that are printed in full
+
+
+@dataclass
+class Progress:
+    """One subject: what it has tried so far, and how much of its time is used."""
+
+    name: str
+    seed: int
+    share: float
+    used: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+    failures: list[str] = field(default_factory=list)
+
+
+def main() -> int:
+    options = _options()
+    if options.subject is not None and options.seed is not None:
+        with _own_folder():
+            importlib.import_module(options.subject).attempt(options.seed, Tally())
+        print(f"{options.subject} with seed {options.seed}: right")
+        return 0
+    base = int.from_bytes(os.urandom(4), "big") if options.seed is None else options.seed
+    names = SUBJECTS if options.subject is None else (options.subject,)
+    print(f"seeds from {base}; {options.minutes:g} minutes, {options.jobs} at a time", flush=True)
+    subjects = [Progress(name, base, importlib.import_module(name).SHARE) for name in names]
+    started = time.monotonic()
+    _run_all(subjects, started + 60.0 * options.minutes, options.jobs)
+    table = _table(subjects, base, time.monotonic() - started)
+    print(table)
+    if options.subject is None and not options.no_page:
+        _write_page(table)
+    return 1 if any(subject.failures for subject in subjects) else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (%(default)s)")
+    parser.add_argument("--subject", choices=SUBJECTS)
+    parser.add_argument("--seed", type=int, help="of the first attempt; with --subject, of the only one")
+    parser.add_argument("--no-page", action="store_true", help=f"leave {PAGE.name} as it is")
+    return parser.parse_args()
+
+
+def _run_all(subjects: list[Progress], until: float, jobs: int) -> None:
+    """Turns: who has used least of their share goes next, until the time is over."""
+    running: dict[Any, tuple[Progress, _Turn]] = {}
+    total = jobs * (until - time.monotonic())
+    while running or time.monotonic() < until:
+        waiting = [one for one in subjects if all(one is not other for other, _ in running.values())]
+        while waiting and len(running) < jobs and time.monotonic() < until:
+            subject = min(waiting, key=lambda one: one.used / one.share)
+            waiting.remove(subject)
+            turn = _Turn(subject, min(max(SHORTEST, subject.share * total / TURNS), until - time.monotonic()))
+            running[turn.reports] = subject, turn
+        for reports in multiprocessing.connection.wait(list(running), timeout=1.0):
+            running[reports][1].take()
+        for reports, (_, turn) in list(running.items()):
+            if turn.is_over():
+                del running[reports]
+
+
+class _Turn:
+    """A process that makes attempts of one subject, one seed after the other."""
+
+    def __init__(self, subject: Progress, seconds: float) -> None:
+        self.subject, self.started, self.ended = subject, time.monotonic(), False
+        self.heard = self.started
+        self.reports, there = multiprocessing.Pipe(duplex=False)
+        # Spawned rather than forked: each starts from nothing, as a user's process does.
+        self.process = multiprocessing.get_context("spawn").Process(
+            target=_attempts, args=(subject.name, subject.seed, seconds, there)
+        )
+        self.process.start()
+        there.close()
+
+    def take(self) -> None:
+        try:
+            seed, tally, failure = self.reports.recv()
+        except EOFError:
+            self.ended = True
+            return
+        self.heard, self.subject.seed = time.monotonic(), seed + 1
+        self.subject.tally.add(tally)
+        if failure:
+            _tell(self.subject, seed, failure)
+
+    def is_over(self) -> bool:
+        """Whether the process has ended, well or badly, or hangs and was ended."""
+        silent = time.monotonic() - self.heard
+        if not self.ended and silent < HANGS:
+            return False
+        if not self.ended:
+            self.process.kill()
+        self.process.join()
+        self.reports.close()
+        if not self.ended or self.process.exitcode != 0:
+            how = f"ended with {self.process.exitcode}" if self.ended else f"hung for {silent:.0f} s"
+            _tell(self.subject, self.subject.seed, f"the process {how}")
+            self.subject.seed += 1
+        self.subject.used += time.monotonic() - self.started
+        return True
+
+
+def _attempts(name: str, seed: int, seconds: float, reports: Any) -> None:
+    """Runs in a process of its own, and reports after every attempt."""
+    subject = importlib.import_module(name)
+    until = time.monotonic() + seconds
+    with _own_folder(), reports:
+        for at in _counting(seed, until):
+            tally, failure = Tally(), ""
+            try:
+                subject.attempt(at, tally)
+            except Exception as error:
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                failure = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            reports.send((at, tally, failure))
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[None]:
+    """Temporary files of all attempts go with one folder."""
+    with tempfile.TemporaryDirectory(prefix="groundmetric-fuzz-") as folder:
+        before, tempfile.tempdir = tempfile.tempdir, folder
+        yield
+        tempfile.tempdir = before
+
+
+def _counting(seed: int, until: float) -> Iterator[int]:
+    yield seed
+    while time.monotonic() < until:
+        seed += 1
+        yield seed
+
+
+def _tell(subject: Progress, seed: int, failure: str) -> None:
+    subject.failures.append(failure)
+    if len(subject.failures) <= SHOWN:
+        line = f"python fuzz/run.py --subject {subject.name} --seed {seed}"
+        print(f"WRONG {subject.name}: {failure}\n      again: {line}", flush=True)
+
+
+def _table(subjects: list[Progress], base: int, seconds: float) -> str:
+    lines = ["| what | passed | worst relative error | how it ended |", "| --- | --- | --- | --- |"]
+    for subject in subjects:
+        tally = subject.tally
+        for row in importlib.import_module(subject.name).ROWS:
+            ends = ", ".join(f"{count:,} {end}" for end, count in tally.ended.get(row, {}).items())
+            worst = tally.worst.get(row, 0.0)
+            lines.append(f"| {row} | {tally.tried[row]:,} | {f'{worst:.1e}' if worst else '0'} | {ends} |")
+    failed = {subject.name: len(subject.failures) for subject in subjects if subject.failures}
+    wrong = ", ".join(f"{count:,} in {name}" for name, count in failed.items()) or "none"
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    return "\n".join([*lines, "", f"Failures: {wrong}. {seconds / 60:.0f} minutes, seeds from {base}, {machine}."])
+
+
+def _write_page(table: str) -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What every subject of `make fuzz` counts, and how it says that something is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+class Wrong(AssertionError):
+    """A wrong number, a lost result, or an error that is not one of ours."""
+
+
+@dataclass
+class Tally:
+    """How often each row of the table was tried, and the worst that was seen there."""
+
+    tried: Counter = field(default_factory=Counter)
+    worst: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, Counter] = field(default_factory=dict)  # how attempts ended, e.g. "refused"
+
+    def note(self, row: str, error: float = 0.0, ended: str = "right") -> None:
+        self.tried[row] += 1
+        self.worst[row] = max(error, self.worst.get(row, 0.0))
+        self.ended.setdefault(row, Counter())[ended] += 1
+
+    def add(self, other: Tally) -> None:
+        self.tried += other.tried
+        for row, error in other.worst.items():
+            self.worst[row] = max(error, self.worst.get(row, 0.0))
+        for row, ends in other.ended.items():
+            self.ended.setdefault(row, Counter()).update(ends)
+
+
+def check(right: bool, message: str) -> None:
+    if not right:
+        raise Wrong(message)
+
+
+def random_of(seed: int, subject: str) -> np.random.Generator:
+    return np.random.default_rng([seed, *subject.encode()])
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Warnings are allowed: that something is said is right where a file is damaged or a cohort strange."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def quiet_output() -> Iterator[None]:
+    """What this process and its children print goes nowhere."""
+    kept = [os.dup(1), os.dup(2)]
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            for at, handle in enumerate(kept, start=1):
+                os.dup2(handle, at)
+                os.close(handle)
