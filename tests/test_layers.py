@@ -23,9 +23,10 @@ LAYERS = [
     "transport.tree transport.prices",
     "transport.simplex transport.forests",
     "transport.pair_kernels transport.checks transport.solver transport.grouping",
-    "transport.exact transport.sinkhorn",
-    "transport.partial transport.unbalanced transport.entropic transport.sliced transport.coarse",
-    "transport.gaussian",
+    "transport.exact",
+    "transport.coarse",
+    "transport.pot",
+    "transport.partial",
     "transport.choice",
     "transport.door",
     "transport.halving transport.refining transport.candidates transport.sparse_simplex",
@@ -136,6 +137,7 @@ HEAVY = {
     "plotly": set(),
     "dask": {"cluster"},
     "distributed": {"cluster"},
+    "ot": {"transport.pot"},
 }
 
 
