@@ -25,9 +25,10 @@ LAYERS = [
     "transport.basis",
     "transport.rounding",
     "transport.pair_kernels transport.checks transport.solver transport.grouping",
-    "transport.exact transport.sinkhorn",
-    "transport.partial transport.unbalanced transport.entropic transport.sliced transport.coarse",
-    "transport.gaussian",
+    "transport.exact",
+    "transport.coarse",
+    "transport.pot",
+    "transport.partial",
     "transport.choice",
     "transport.door",
     "transport.halving transport.refining transport.candidates transport.sparse_simplex",
@@ -138,6 +139,7 @@ HEAVY = {
     "plotly": set(),
     "dask": {"cluster"},
     "distributed": {"cluster"},
+    "ot": {"transport.pot"},
 }
 
 

@@ -9,14 +9,11 @@ from .coarse import Coarse  # noqa: E402
 from .coarsening import Coarsened, coarsen  # noqa: E402
 from .details import Details  # noqa: E402
 from .door import solve  # noqa: E402
-from .entropic import Entropic  # noqa: E402
 from .exact import Exact  # noqa: E402
-from .gaussian import Gaussian, Mixture  # noqa: E402
-from .partial import Partial  # noqa: E402
+from .partial import Partial, Unbalanced  # noqa: E402
 from .plan import Basis, Plan, Status  # noqa: E402
 from .points import solve_points  # noqa: E402
-from .sliced import Sliced  # noqa: E402
-from .unbalanced import Unbalanced  # noqa: E402
+from .pot import Entropic, Gaussian, Mixture, Sliced  # noqa: E402
 
 __all__ = [
     "Auto",

@@ -8,14 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .coarse import Coarse
-from .entropic import Entropic
 from .exact import Exact
-from .gaussian import Gaussian, Mixture
-from .partial import Partial
+from .partial import Partial, Unbalanced
 from .plan import Plan
-from .sliced import Sliced
+from .pot import Entropic, Gaussian, Mixture, Sliced
 from .solver import Solver, check_number
-from .unbalanced import Unbalanced
 
 # Seconds of an exact solve of n × m points from nothing: a fit to sizes from 30 to 2000 on one core of a cloud machine.
 _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
@@ -28,6 +25,8 @@ class Auto(Solver):
     """Exact as long as that is affordable; beyond, coarsened to as many groups as are affordable, with its bound.
 
     What is affordable is reckoned from sizes alone, never from the clock: the same data give the same answer anywhere.
+    Only points under a Euclidean distance can be grouped; costs, and points under other distances, are always compared
+    exactly: entropic transport, which could take them, is slower.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ class Auto(Solver):
         return self.pick(np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
 
     def pick(self, n: np.ndarray, m: np.ndarray, *, on_points: bool) -> tuple[Solver, str]:
-        """The solver for pairs of n and m points, and why. Without points there are no groups: then entropic."""
+        """The solver for pairs of n and m points, and why. `on_points`: they can be grouped."""
         needed = exact_seconds(n, m)
         largest = int(np.max(n * m, initial=0))
         if needed <= self.seconds and largest <= _MOST_COSTS:
@@ -60,7 +59,7 @@ class Auto(Solver):
         if needed <= self.seconds:
             why = f"the largest pair has {largest:.1g} costs, too many to keep"
         if not on_points:
-            return Entropic(), why
+            return Exact(self.max_pivots), f"{why}, but without Euclidean distances there are no groups of points"
         return Coarse(self._affordable_groups(n, m), self.max_pivots), why
 
     def _affordable_groups(self, n: np.ndarray, m: np.ndarray) -> int:
