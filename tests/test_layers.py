@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 
 # Top first. A module imports from its own line or from lines above it, never from below.
 LAYERS = [
-    "arrays extras parallel safe_files",
+    "arrays extras parallel safe_files safe_folders array_files",
     "cluster.errands cluster.jobs cluster.dask_place cluster.choosing cluster",
     "distributions",
     "triplets.indices triplets.targets point_distances datasets.synthetic datasets.download datasets.cohort_model",
@@ -114,6 +114,7 @@ LAYERS = [
     "cli.demo cli.evaluate cli.learn cli.predict cli.report cli.reproduce",
     "cli.program",
     "cli cli.__main__",
+    "__main__",
 ]
 PLACE = {module: place for place, line in enumerate(LAYERS) for module in line.split()}
 

@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import groundmetric as gm
-from groundmetric import safe_files
+from groundmetric import array_files, safe_files
 from groundmetric.learning.checkpoints import Checkpoints
 
 OPTIONS = {
@@ -208,7 +208,7 @@ def test_a_full_disk_is_told_once_and_learning_goes_on(tmp_path, data, monkeypat
 
 
 def test_halves_that_killed_processes_left_are_removed(tmp_path, data):
-    leftover = tmp_path / ".c.999999999.part"
+    leftover = tmp_path / ".c.0123456789abcdef.part"
     leftover.write_text("half a checkpo")
     learner(tmp_path / "c").fit(*data)
     assert not leftover.exists()
@@ -216,7 +216,7 @@ def test_halves_that_killed_processes_left_are_removed(tmp_path, data):
 
 def test_a_newer_format_and_a_folder_are_refused(tmp_path, data):
     path = tmp_path / "c"
-    safe_files.write_arrays(path, "groundmetric checkpoint", 99, {}, {})
+    array_files.write_arrays(path, "groundmetric checkpoint", 99, {}, {})
     with pytest.raises(ValueError, match="version 99"):
         learner(path).fit(*data)
     with pytest.raises(ValueError, match="folder"):
