@@ -102,7 +102,7 @@ def _unpack(
     if kind == "mapped":
         return _unpack_mapped(description, arrays, feature_map, prefix, depth)
     known: dict[str, Any] = {
-        "variances": arrays.get(f"{prefix}variances"),
+        "variances": _finite(arrays.get(f"{prefix}variances")),
         "cost": description.get("cost", "euclidean"),
     }
     if kind == "diagonal":
@@ -154,6 +154,12 @@ def _unpack_mapped(
     if not np.allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max()):
         raise ValueError("feature_map is not the one that the metric was learned with: it puts points elsewhere")
     return metric
+
+
+def _finite(values: np.ndarray | None) -> np.ndarray | None:
+    if values is not None and (values.dtype.kind != "f" or not np.isfinite(values).all()):
+        raise Damaged("variances are no finite numbers")
+    return values
 
 
 def _matrix(values: np.ndarray) -> np.ndarray:
