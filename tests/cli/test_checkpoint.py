@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -63,7 +64,8 @@ def with_signal(command, number, after):
         return inner(self)
 
     before = signal.getsignal(number)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("always")  # as for those who type it: the command shows it as a line
         patch.setattr(_Run, "step", step)
         code = cli.main(command)
     assert signal.getsignal(number) is before
