@@ -258,7 +258,8 @@ def crafted(path, description, version=3, **arrays):
 
 
 def test_a_small_file_that_would_become_a_large_one_is_refused_before_it_is_unpacked(tmp_path):
-    path = crafted(tmp_path / "bomb.gm", {"kind": "linear"}, components=np.zeros((250, 100_000)))
+    components = ("components.npy", as_npy(np.zeros((250, 100_000))))
+    path = sealed(tmp_path / "bomb.gm", archive(LINEAR, components))
     assert path.stat().st_size < 1_000_000
     tracemalloc.start()
     with pytest.raises(ValueError, match=r"bomb\.gm' would become 200,000,\d+ bytes of"):
@@ -266,6 +267,19 @@ def test_a_small_file_that_would_become_a_large_one_is_refused_before_it_is_unpa
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20_000_000
+
+
+def test_a_large_metric_of_zeros_can_be_read_back(tmp_path):
+    GroundMetric(np.zeros((100, 100_000))).save(tmp_path / "zeros.gm")
+    assert GroundMetric.load(tmp_path / "zeros.gm").components.shape == (100, 100_000)
+
+
+def sealed(path, content):
+    """A file of this archive, with a right checksum."""
+    kind, version = "groundmetric.GroundMetric", 3
+    checksum = hashlib.sha256(f"{kind} {version}\n".encode() + content).hexdigest()
+    path.write_bytes(json.dumps({"format": kind, "version": version, "sha256": checksum}).encode() + b"\n" + content)
+    return path
 
 
 def archive(*entries):
@@ -310,12 +324,8 @@ ARCHIVES = {
 
 @pytest.mark.parametrize("content", ARCHIVES.values(), ids=ARCHIVES.keys())
 def test_a_crafted_archive_is_a_value_error_that_names_the_file(content, tmp_path):
-    path = tmp_path / "crafted.gm"
-    kind, version = "groundmetric.GroundMetric", 3
-    checksum = hashlib.sha256(f"{kind} {version}\n".encode() + content).hexdigest()
-    path.write_bytes(json.dumps({"format": kind, "version": version, "sha256": checksum}).encode() + b"\n" + content)
     with pytest.raises(ValueError, match=r"crafted\.gm"):
-        GroundMetric.load(path)
+        GroundMetric.load(sealed(tmp_path / "crafted.gm", content))
 
 
 EUCLIDEAN = {"kind": "euclidean", "n_features": 3}

@@ -8,12 +8,17 @@ import json
 import math
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .safe_files import refuse_foreign, write_whole
+
+# What a file may become when it is unpacked: numbers of zeros may shrink a hundredfold, a trap shrinks by a thousand.
+_ROOM, _RATIO = 64 << 20, 100
+_HEAD = 1 << 10  # bytes before the numbers of an array, at most
 
 
 class Damaged(ValueError):
@@ -38,12 +43,23 @@ def write_arrays(
     """Write arrays and what JSON can say beside them, over an older file of this kind only."""
     refuse_foreign(path, beginning_of(kind), kind)
     text = np.frombuffer(json.dumps(description).encode(), np.uint8)
-    payload = io.BytesIO()
-    save = np.savez_compressed if compress else np.savez
-    save(payload, description=text, **arrays)  # type: ignore[arg-type]
-    content = payload.getbuffer()
+    content = _archive(np.savez_compressed if compress else np.savez, text, arrays)
+    size = sum(array.nbytes + _HEAD for array in (text, *arrays.values()))
+    if size > _most(content):
+        content = _archive(np.savez, text, arrays)  # mostly zeros: nobody would read it back for a trap
     header = {"format": kind, "version": version, "sha256": _checksum(kind, version, content)}
     write_whole(path, [json.dumps(header).encode() + b"\n", content], keep=keep)
+
+
+def _archive(save: Callable, text: np.ndarray, arrays: dict[str, np.ndarray]) -> memoryview:
+    payload = io.BytesIO()
+    save(payload, description=text, **arrays)
+    return payload.getbuffer()
+
+
+def _most(content: bytes | memoryview) -> int:
+    """Bytes that an archive may become."""
+    return _ROOM + _RATIO * len(content)
 
 
 def read_header(path: str | os.PathLike, kind: str) -> tuple[int, str, bytes]:
@@ -80,10 +96,6 @@ def _checksum(kind: str, version: int, content: bytes | memoryview) -> str:
     return state.hexdigest()
 
 
-# What a file may become when it is unpacked: numbers of zeros may shrink a hundredfold, a trap shrinks by a thousand.
-_ROOM, _RATIO = 64 << 20, 100
-
-
 def unpack(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The description and the arrays of an .npz archive; `Damaged` for whatever is wrong with it.
 
@@ -92,7 +104,7 @@ def unpack(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, np.ndar
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
-            size, most = sum(entry.file_size for entry in entries), _ROOM + _RATIO * len(content)
+            size, most = sum(entry.file_size for entry in entries), _most(content)
             if size > most:
                 raise Damaged(f"{name} would become {size:,} bytes of {len(content):,}: more than {most:,} are refused")
             arrays = {entry.filename.removesuffix(".npy"): _array(archive.read(entry)) for entry in entries}
