@@ -174,11 +174,23 @@ def test_summary_and_log_say_what_happens(made):
         assert f"{found['name']}: learning from 15 distributions" in lines
 
 
-def test_same_seed_same_files_in_a_folder_that_exists(made, tmp_path):
+def test_a_page_of_somebody_else_is_not_replaced(tmp_path):
+    (tmp_path / "index.html").write_text("my home page")
+    with pytest.raises(ValueError, match="exists and is no earlier run: give another folder"):
+        demo.run(tmp_path, loaders={})
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert (tmp_path / "index.html").read_text() == "my home page"
+
+
+def test_same_seed_same_files_in_the_folder_of_an_earlier_demo(made, tmp_path):
     (tmp_path / "mine.txt").write_text("kept")
     (tmp_path / "index.html").write_text("old")
+    (tmp_path / "old.png").write_text("old")
+    old = {"groundmetric": "0", "datasets": [{"files": ["old.png", "../mine.txt"]}]}
+    (tmp_path / "results.json").write_text(json.dumps(old))
     again = demo.run(tmp_path, seed=3, loaders={"Flat": flat}, max_epochs=8, **SMALL_COHORT)
     assert (tmp_path / "mine.txt").read_text() == "kept"
+    assert not (tmp_path / "old.png").exists()
     assert "A simulated cohort" in (tmp_path / "index.html").read_text()
     for name in [*again["datasets"][0]["files"], *again["cohort"]["files"]]:
         if not name.endswith((".gm", ".h5ad")):  # holds a zip archive, which has a date

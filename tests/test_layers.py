@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 
 # Top first. A module imports from its own line or from lines above it, never from below.
 LAYERS = [
-    "arrays alignment extras parallel safe_files",
+    "arrays extras parallel safe_files safe_folders array_files",
     "cluster.errands cluster.jobs cluster.dask_place cluster.choosing cluster",
     "distributions",
     "triplets.indices triplets.targets point_distances datasets.synthetic datasets.download datasets.cohort_model",
@@ -19,16 +19,13 @@ LAYERS = [
     "datasets",
     "metric diagonal_metric mapped_metric metric_files",
     "fingerprints",
-    "transport.compiling transport.plan transport.masses transport.costs transport.line transport.scan",
+    "transport.stale transport.compiling transport.plan transport.masses transport.costs transport.line transport.scan",
     "transport.tree transport.prices",
     "transport.simplex transport.forests",
-    "transport.basis",
-    "transport.rounding",
     "transport.pair_kernels transport.checks transport.solver transport.grouping",
-    "transport.exact",
-    "transport.coarse",
-    "transport.pot",
-    "transport.partial",
+    "transport.exact transport.sinkhorn",
+    "transport.partial transport.unbalanced transport.entropic transport.sliced transport.coarse",
+    "transport.gaussian",
     "transport.choice",
     "transport.door",
     "transport.halving transport.refining transport.candidates transport.sparse_simplex",
@@ -117,6 +114,7 @@ LAYERS = [
     "cli.demo cli.evaluate cli.learn cli.predict cli.report cli.reproduce",
     "cli.program",
     "cli cli.__main__",
+    "__main__",
 ]
 PLACE = {module: place for place, line in enumerate(LAYERS) for module in line.split()}
 
@@ -139,7 +137,6 @@ HEAVY = {
     "plotly": set(),
     "dask": {"cluster"},
     "distributed": {"cluster"},
-    "ot": {"transport.pot"},
 }
 
 

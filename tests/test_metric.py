@@ -1,7 +1,12 @@
 """GroundMetric: what it measures, and the file it is kept in."""
 
+import hashlib
+import io
 import json
 import os
+import tracemalloc
+import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +17,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from groundmetric import Distributions, GroundMetric
+from groundmetric.array_files import write_arrays
 
 W = np.array([[2.0, 0.0, -1.0], [0.5, 3.0, 1.0]])
 NAMES = ["größe", "重さ", "µ 'quoted' \"x\""]
@@ -243,3 +249,145 @@ def test_a_saved_file_may_be_read_by_whoever_may_read_other_new_files(tmp_path):
     LEARNED.save(tmp_path / "metric")
     (tmp_path / "other").touch()
     assert (tmp_path / "metric").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def crafted(path, description, version=3, **arrays):
+    """A file with a right checksum and anything inside."""
+    write_arrays(path, "groundmetric.GroundMetric", version, description, arrays, compress=True)
+    return path
+
+
+def test_a_small_file_that_would_become_a_large_one_is_refused_before_it_is_unpacked(tmp_path):
+    components = ("components.npy", as_npy(np.zeros((250, 100_000))))
+    path = sealed(tmp_path / "bomb.gm", archive(LINEAR, components))
+    assert path.stat().st_size < 1_000_000
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"bomb\.gm' would become 200,000,\d+ bytes of"):
+        GroundMetric.load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000
+
+
+def test_a_large_metric_of_zeros_can_be_read_back(tmp_path):
+    GroundMetric(np.zeros((100, 100_000))).save(tmp_path / "zeros.gm")
+    assert GroundMetric.load(tmp_path / "zeros.gm").components.shape == (100, 100_000)
+
+
+def sealed(path, content):
+    """A file of this archive, with a right checksum."""
+    kind, version = "groundmetric.GroundMetric", 3
+    checksum = hashlib.sha256(f"{kind} {version}\n".encode() + content).hexdigest()
+    path.write_bytes(json.dumps({"format": kind, "version": version, "sha256": checksum}).encode() + b"\n" + content)
+    return path
+
+
+def archive(*entries):
+    content = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        warnings.simplefilter("ignore", UserWarning)  # a name twice
+        for name, part in entries:
+            file.writestr(name, part)
+    return content.getvalue()
+
+
+def as_npy(array, **change):
+    """An array in numpy's format, with a header that may lie."""
+    head = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | change
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, head)
+    return file.getvalue() + array.tobytes()
+
+
+def as_text(description):
+    return as_npy(np.frombuffer(json.dumps(description).encode(), np.uint8))
+
+
+LINEAR = ("description.npy", as_text({"kind": "linear"}))
+ARCHIVES = {
+    "no archive": b"PK nonsense",
+    "empty": archive(),
+    "no description": archive(("components.npy", as_npy(W))),
+    "no arrays": archive(LINEAR),
+    "too large a shape": archive(LINEAR, ("components.npy", as_npy(W, shape=(10**6, 10**6)))),
+    "too small a shape": archive(LINEAR, ("components.npy", as_npy(W, shape=(1, 1)))),
+    "a negative shape": archive(LINEAR, ("components.npy", as_npy(W, shape=(-1, -6)))),
+    "objects": archive(LINEAR, ("components.npy", as_npy(W, descr="|O"))),
+    "no header": archive(LINEAR, ("components.npy", b"\x93NUMPY\x01\x00")),
+    "no numpy": archive(LINEAR, ("components.npy", b"hello")),
+    "twice": archive(LINEAR, LINEAR, ("components.npy", as_npy(W))),
+    "deep": archive(("description.npy", as_npy(np.frombuffer(b"[" * 100_000, np.uint8)))),
+    "a list": archive(("description.npy", as_text([1]))),
+    "no text": archive(("description.npy", as_npy(np.frombuffer(b"\xff\xfe", np.uint8)))),
+}
+
+
+@pytest.mark.parametrize("content", ARCHIVES.values(), ids=ARCHIVES.keys())
+def test_a_crafted_archive_is_a_value_error_that_names_the_file(content, tmp_path):
+    with pytest.raises(ValueError, match=r"crafted\.gm"):
+        GroundMetric.load(sealed(tmp_path / "crafted.gm", content))
+
+
+EUCLIDEAN = {"kind": "euclidean", "n_features": 3}
+
+
+def blends(depth):
+    return EUCLIDEAN if depth == 0 else {"kind": "blend", "weight": 0.5, "parts": [blends(depth - 1), EUCLIDEAN]}
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {}, {"kind": None}, {"kind": ["linear"]}, {"kind": "linear"}, {"kind": "diagonal"}, {"kind": "euclidean"},
+        *({"kind": "euclidean", "n_features": n} for n in (0, -1, 2.5, "3", True, None, [3], 1e400)),
+        EUCLIDEAN | {"features": ["a"]}, EUCLIDEAN | {"features": "abc"}, EUCLIDEAN | {"features": [1, 2, 3]},
+        EUCLIDEAN | {"features": {"a": 1}},
+        *({"kind": "blend", "weight": w, "parts": [EUCLIDEAN] * 2} for w in (-0.1, 1.1, "1", None, float("nan"), True)),
+        *({"kind": "blend", "weight": 0.5, "parts": p} for p in ([], [EUCLIDEAN], [EUCLIDEAN] * 3, {}, [1, 2], "ab")),
+        {"kind": "blend", "weight": 0.5, "parts": [EUCLIDEAN, EUCLIDEAN | {"n_features": 4}]},
+        blends(300),
+        {"kind": "mapped", "map": "M", "inner": EUCLIDEAN, "features": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_crafted_description_is_a_value_error_that_names_the_file(description, tmp_path):
+    with pytest.raises(ValueError, match=r"crafted\.gm"):
+        GroundMetric.load(crafted(tmp_path / "crafted.gm", description))
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrays"),
+    [
+        ("linear", {"components": np.array([[np.nan, 1.0]])}),
+        ("linear", {"components": np.ones(3)}),
+        ("linear", {"components": np.array([["a", "b"]])}),
+        ("linear", {"components": W, "variances": np.ones(2)}),
+        ("linear", {"components": W, "variances": np.full(W.shape[1], -1.0)}),
+        ("linear", {"components": W, "variances": np.full(W.shape[1], np.inf)}),
+        ("diagonal", {"weights": np.array([-1.0, 2.0])}),
+        ("diagonal", {"weights": np.array([[1.0]])}),
+    ],
+)
+def test_crafted_numbers_out_of_range_are_a_value_error_that_names_the_file(kind, arrays, tmp_path):
+    with pytest.raises(ValueError, match=r"crafted\.gm"):
+        GroundMetric.load(crafted(tmp_path / "crafted.gm", {"kind": kind}, **arrays))
+
+
+@pytest.mark.parametrize("header", [b"[]", b"{}", b"1", b'{"version": 1e999}', b"[" * 100_000, b"\xff"])
+def test_a_crafted_header_is_a_value_error(header, tmp_path):
+    (tmp_path / "crafted.gm").write_bytes(header + b"\nx")
+    with pytest.raises(ValueError, match=r"crafted\.gm.*not a saved GroundMetric"):
+        GroundMetric.load(tmp_path / "crafted.gm")
+
+
+def test_the_version_is_part_of_the_checksum_and_files_of_before_are_read(tmp_path):
+    path = tmp_path / "metric"
+    head, _, content = saved(LEARNED, path).partition(b"\n")
+    header = json.loads(head)
+    assert header["version"] == 3
+    path.write_bytes(json.dumps(header | {"version": 2}).encode() + b"\n" + content)
+    with pytest.raises(ValueError, match="does not match its checksum"):
+        GroundMetric.load(path)
+    old = {"version": 2, "sha256": hashlib.sha256(content).hexdigest()}
+    path.write_bytes(json.dumps(header | old).encode() + b"\n" + content)
+    assert equal(GroundMetric.load(path), LEARNED)

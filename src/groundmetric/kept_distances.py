@@ -21,6 +21,7 @@ import numpy as np
 
 from .distributions import Distributions
 from .fingerprints import digest, of_each_distribution, of_metric
+from .safe_files import Foreign
 from .transport import Details, Exact, Status
 from .transport.solver import Solver
 
@@ -79,7 +80,7 @@ class KeptDistances:
             return
         try:
             self._append(_records(keys, values))
-        except OSError as error:
+        except (OSError, Foreign) as error:
             self._can_write = False
             warnings.warn(
                 f"distances can no longer be kept in {str(self.path)!r} ({error}): they are computed all the same, and "
@@ -91,7 +92,8 @@ class KeptDistances:
     def _append(self, content: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # Without a buffer: what does not fit on the disk would stay there, and hinder the way back.
-        with open(self.path, "ab", buffering=0) as file, _locked(file):
+        with open(self.path, "a+b", buffering=0) as file, _locked(file):
+            self._check_header(_beginning(file))  # somebody may have written there meanwhile
             end = file.seek(0, os.SEEK_END)
             whole = end - end % _SIZE  # what a killed process left half written is cut off
             file.truncate(whole)
@@ -105,13 +107,16 @@ class KeptDistances:
                     file.truncate(whole)
                 raise
 
+    def _check_header(self, found: bytes) -> None:
+        if not _HEADER.startswith(found):
+            raise Foreign(f"{str(self.path)!r} is no file of kept distances: it does not begin as one; use another")
+
     def _read(self) -> None:
         content = self.path.read_bytes()
-        if not content.startswith(_HEADER[: len(content)]):
-            raise ValueError(f"{str(self.path)!r} is no file of kept distances: it does not begin as one; use another")
+        self._check_header(content[:_SIZE])
         torn, damaged = len(content) % _SIZE, 0
         for key, value, checksum in _RECORD.iter_unpack(content[_SIZE : len(content) - torn]):
-            if _checksum(key, value) == checksum:
+            if _checksum(key, value) == checksum and 0.0 <= value < np.inf:
                 self._values[key] = value
             else:
                 damaged += 1
@@ -172,6 +177,11 @@ def telling(compute: Callable[[np.ndarray], Details], rounds: list[np.ndarray], 
     )
     statuses: Counter[Status] = sum((part.statuses for part in parts), Counter())
     return Details(parts[0].solver, parts[0].reason, values, lower, upper, statuses)
+
+
+def _beginning(file: FileIO) -> bytes:
+    file.seek(0)
+    return file.read(_SIZE) or b""
 
 
 def _records(keys: list[bytes], values: np.ndarray) -> bytes:

@@ -174,7 +174,10 @@ class GroundMetric:
         return self.cost.between(x, x if y is None else self.project(y))
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved."""
+        """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved.
+
+        An older metric at this path is replaced; a file of any other kind is an error.
+        """
         from .metric_files import write
 
         write(self, path)

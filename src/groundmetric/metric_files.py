@@ -1,24 +1,26 @@
-"""A metric as a file: a line of JSON with a checksum, then the arrays in numpy's .npz format; no pickle."""
+"""A metric as a file: a line of JSON with a checksum, then the arrays in numpy's .npz format; no pickle.
+
+A file may come from anybody, so nothing in it is believed: sizes are checked before anything is unpacked, kinds, types
+and ranges before a metric is made, and whatever is wrong is a ValueError that names the file.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .array_files import Damaged, check_content, read_header, unpack, write_arrays
 from .diagonal_metric import DiagonalMetric
 from .mapped_metric import MappedMetric
 from .metric import BlendedMetric, EuclideanMetric, GroundMetric
 from .point_distances import Cost
-from .safe_files import write_whole
 
 _FORMAT = "groundmetric.GroundMetric"
-_VERSION = 2  # 2: costs, diagonal and mapped metrics
+_VERSION = 3  # 2: costs, diagonal and mapped metrics; 3: the checksum is of the version, too
+_DEEPEST = 50  # blends of blends
 
 
 def write(metric: GroundMetric, path: str | os.PathLike) -> None:
@@ -27,38 +29,41 @@ def write(metric: GroundMetric, path: str | os.PathLike) -> None:
 
 
 def read(path: str | os.PathLike, feature_map: Any = None) -> GroundMetric:
-    return _unpack(*read_parts(path), feature_map)
+    description, arrays = read_parts(path)
+    try:
+        return _unpack(description, arrays, feature_map)
+    except (KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        raise _wrong(path, f"{type(error).__name__} {error}") from error
+    except Damaged as error:
+        raise _wrong(path, error) from error
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)!r}: {error}") from error
 
 
 def write_parts(description: dict[str, Any], arrays: dict[str, np.ndarray], path: str | os.PathLike) -> None:
-    """Write the file beside its place, then put it there in one step, so that a half-written one is never seen."""
-    payload = io.BytesIO()
-    text = np.frombuffer(json.dumps(description).encode(), np.uint8)
-    np.savez_compressed(payload, description=text, **arrays)  # type: ignore[arg-type]
-    content = payload.getvalue()
-    header = {"format": _FORMAT, "version": _VERSION, "sha256": hashlib.sha256(content).hexdigest()}
-    write_whole(Path(path), [json.dumps(header).encode() + b"\n", content])
+    """Write the file whole or not at all, over an older one of a metric but over nothing else."""
+    write_arrays(path, _FORMAT, _VERSION, description, arrays, compress=True)
 
 
 def read_parts(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a file that `write_parts` made; say clearly what is wrong with any other."""
-    head, _, content = Path(path).read_bytes().partition(b"\n")
-    name = repr(os.fspath(path))
     try:
-        header = json.loads(head)
-        if header["format"] != _FORMAT:
-            raise ValueError
-        version, checksum = int(header["version"]), header["sha256"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{name} is damaged or not a saved GroundMetric: it does not begin as one") from None
+        version, checksum, content = read_header(path, _FORMAT)
+    except Damaged:
+        raise _wrong(path, "it does not begin as one") from None
     if version > _VERSION:
         raise ValueError(
-            f"{name} has format version {version}, this groundmetric reads up to {_VERSION}: update groundmetric"
+            f"{os.fspath(path)!r} has format version {version}, this groundmetric reads up to {_VERSION}: update "
+            "groundmetric"
         )
-    if hashlib.sha256(content).hexdigest() != checksum:
-        raise ValueError(f"{name} is damaged or not a saved GroundMetric: its content does not match its checksum")
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return json.loads(bytes(arrays["description"])), {name: arrays[name] for name in arrays.files}
+    old = version in (1, 2) and hashlib.sha256(content).hexdigest() == checksum
+    if not old and not check_content(content, checksum, _FORMAT, version):
+        raise _wrong(path, "its content does not match its checksum")
+    return unpack(content, repr(os.fspath(path)))
+
+
+def _wrong(path: str | os.PathLike, what: Any) -> ValueError:
+    return ValueError(f"{os.fspath(path)!r} is damaged or not a saved GroundMetric: {what}")
 
 
 def _pack(metric: GroundMetric, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -85,19 +90,19 @@ def _pack(metric: GroundMetric, prefix: str, arrays: dict[str, np.ndarray]) -> d
 
 
 def _unpack(
-    description: dict[str, Any], arrays: dict[str, np.ndarray], feature_map: Any = None, prefix: str = ""
+    description: Any, arrays: dict[str, np.ndarray], feature_map: Any = None, prefix: str = "", depth: int = 0
 ) -> GroundMetric:
-    kind, features = description["kind"], description.get("features")
+    if not isinstance(description, dict) or depth > _DEEPEST:
+        raise Damaged("a part of it is described by no object, or lies too deep")
+    kind, features = description["kind"], _names(description.get("features"))
     if kind == "blend":
-        parts = (_unpack(part, arrays, feature_map, f"{prefix}{k}.") for k, part in enumerate(description["parts"]))
-        one, other = parts
-        return BlendedMetric(one, other, description["weight"])
+        return _unpack_blend(description, arrays, feature_map, prefix, depth)
     if kind == "euclidean":
-        return EuclideanMetric(description["n_features"], features)
+        return EuclideanMetric(_whole(description["n_features"]), features)
     if kind == "mapped":
-        return _unpack_mapped(description, arrays, feature_map, prefix)
+        return _unpack_mapped(description, arrays, feature_map, prefix, depth)
     known: dict[str, Any] = {
-        "variances": arrays.get(f"{prefix}variances"),
+        "variances": _finite(arrays.get(f"{prefix}variances")),
         "cost": description.get("cost", "euclidean"),
     }
     if kind == "diagonal":
@@ -107,8 +112,32 @@ def _unpack(
     raise ValueError(f"the file holds a metric of kind {kind!r}: read it with `groundmetric.neural.load(path, module)`")
 
 
+def _unpack_blend(
+    description: dict[str, Any], arrays: dict[str, np.ndarray], feature_map: Any, prefix: str, depth: int
+) -> GroundMetric:
+    parts, weight = description["parts"], description["weight"]
+    if not isinstance(parts, list) or len(parts) != 2:
+        raise Damaged("a blend is of two metrics")
+    if isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise Damaged(f"the weight of a blend is {weight!r}: expected a number")
+    one, other = (_unpack(part, arrays, feature_map, f"{prefix}{k}.", depth + 1) for k, part in enumerate(parts))
+    return one.blend(other, weight)  # which checks that the two go together
+
+
+def _names(features: Any) -> list[str] | None:
+    if features is None or (isinstance(features, list) and all(isinstance(name, str) for name in features)):
+        return features
+    raise Damaged("features are no list of names")
+
+
+def _whole(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise Damaged(f"the number of features is {number!r}")
+    return number
+
+
 def _unpack_mapped(
-    description: dict[str, Any], arrays: dict[str, np.ndarray], feature_map: Any, prefix: str
+    description: dict[str, Any], arrays: dict[str, np.ndarray], feature_map: Any, prefix: str, depth: int
 ) -> GroundMetric:
     """The map is not in the file; the images of a few points tell whether it is the one that was learned with."""
     if feature_map is None:
@@ -116,10 +145,24 @@ def _unpack_mapped(
             f"the metric was learned behind a feature map ({description['map']}), which is not in the file: "
             "give the fitted one, GroundMetric.load(path, feature_map=...)"
         )
-    probes = arrays[f"{prefix}probes"]
-    inner = _unpack(description["inner"], arrays, None, f"{prefix}inner.")
-    metric = MappedMetric(feature_map, inner, probes.shape[1], description["features"], probes=probes)
-    expected = arrays[f"{prefix}images"]
-    if not np.allclose(metric.images_of_probes(), expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max()):
+    probes, expected = (_matrix(arrays[f"{prefix}{name}"]) for name in ("probes", "images"))
+    inner = _unpack(description["inner"], arrays, None, f"{prefix}inner.", depth + 1)
+    metric = MappedMetric(feature_map, inner, probes.shape[1], _names(description["features"]), probes=probes)
+    found = metric.images_of_probes()
+    if found.shape != expected.shape:
+        raise Damaged(f"it has images of shape {expected.shape} where the map gives {found.shape}")
+    if not np.allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max()):
         raise ValueError("feature_map is not the one that the metric was learned with: it puts points elsewhere")
     return metric
+
+
+def _finite(values: np.ndarray | None) -> np.ndarray | None:
+    if values is not None and (values.dtype.kind != "f" or not np.isfinite(values).all()):
+        raise Damaged("variances are no finite numbers")
+    return values
+
+
+def _matrix(values: np.ndarray) -> np.ndarray:
+    if values.ndim != 2 or values.size == 0 or values.dtype.kind != "f" or not np.isfinite(values).all():
+        raise Damaged(f"an array of shape {values.shape} is no matrix of finite numbers")
+    return values

@@ -1,113 +1,231 @@
-"""Files that survive accidents: a line of JSON with a checksum, then the content; put into place in one step."""
+"""Files that survive accidents: each is written beside its place, to the disk, then put there in one step.
+
+Everything that groundmetric writes goes through `write_whole` (content that is at hand), `replacing` (content that
+comes piece by piece) or a folder of `safe_folders`. The rules are the same for all:
+
+- The file beside has a name that nobody can guess, is made by this process or not at all, and is never a link. As long
+  as it is written it is locked, so that halves of processes that were killed can be told from those that are in use.
+- Permissions are those of any new file (the umask). A symbolic link at the destination is replaced by the file and
+  never followed: what it points to stays as it is.
+- What is there and is not of the same kind is refused (`refuse_foreign`). A metric, a checkpoint or a table of
+  ours is replaced by a newer one; so is any figure, as plotting programs do.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
+import contextlib
+import errno
+import numbers
 import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numpy as np
+try:
+    import fcntl
+except ImportError:  # not on Windows; there nothing is locked, and leftovers stay
+    fcntl = None  # type: ignore[assignment]
+
+_HALF = re.compile(r"\.[0-9a-f]{16}\.part")  # how the names of files that are being written end
+KEPT = "kept"  # a file that marks a hidden folder with results that could not be put anywhere else
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Damaged(ValueError):
-    """A file whose content is not what was written."""
+class Foreign(ValueError):
+    """A file that somebody else wrote is where one of ours should go."""
 
 
-def write_arrays(
-    path: Path,
-    kind: str,
-    version: int,
-    description: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    *,
-    keep: Path | None = None,
-) -> None:
-    """Write arrays and what JSON can say beside them; `path` holds the old content or all of the new, never a part.
+def write_whole(path: str | os.PathLike, parts: Iterable, *, keep: Path | None = None) -> None:
+    """Write a file of these parts; `path` holds the old content or all of the new, never a part.
 
     The old content may be kept under another name.
     """
-    text = np.frombuffer(json.dumps(description).encode(), np.uint8)
-    payload = io.BytesIO()
-    np.savez(payload, description=text, **arrays)  # type: ignore[arg-type]
-    content = payload.getbuffer()
-    header = {"format": kind, "version": version, "sha256": _checksum(kind, version, content)}
-    write_whole(path, [json.dumps(header).encode() + b"\n", content], keep=keep)
+    with replacing(path, keep=keep) as file:
+        for part in parts:
+            file.write(part)
 
 
-def read_arrays(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `write_arrays` wrote: the description and the arrays."""
-    head, _, content = path.read_bytes().partition(b"\n")
-    name = repr(os.fspath(path))
-    try:
-        header = json.loads(head)
-        if header["format"] != kind:
-            raise ValueError
-        found, checksum = int(header["version"]), header["sha256"]
-    except (ValueError, KeyError, TypeError):
-        raise Damaged(f"{name} is damaged or no {kind}: it does not begin as one") from None
-    if _checksum(kind, found, content) != checksum:
-        raise Damaged(f"{name} is damaged: its content does not match its checksum")
-    if found != version:
-        raise ValueError(f"{name} has format version {found}, this groundmetric reads {version}: use another path")
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        values = {key: arrays[key] for key in arrays.files}
-    return json.loads(bytes(values.pop("description"))), values
-
-
-def _checksum(kind: str, version: int, content: bytes | memoryview) -> str:
-    """Of the header too: a flipped bit in the version must not look like another version."""
-    state = hashlib.sha256(f"{kind} {version}\n".encode())
-    state.update(content)
-    return state.hexdigest()
-
-
-def write_whole(path: Path, parts: list, *, keep: Path | None = None) -> None:
-    """Write the parts beside `path`, to the disk, then rename; the old file may be kept under another name."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as file:
-            for part in parts:
-                file.write(part)
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike, *, keep: Path | None = None) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of `path` if all goes well; otherwise nothing is left of it."""
+    path = Path(path)
+    _check_place(path)
+    temporary, handle = _new_file(path)
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(temporary.unlink, missing_ok=True)
+        if fcntl is not None:  # another handle, by which it stays locked until it has its name
+            at_the_end.callback(os.close, os.dup(handle))
+        with os.fdopen(handle, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         if keep is not None and path.exists():
-            os.replace(path, keep)
-        os.replace(temporary, path)
+            _put(path, keep)
+        _put(temporary, path)
         _sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove halves that killed processes left beside `path`."""
-    for leftover in path.parent.glob(f".{path.name}.*.part"):
-        owner = leftover.name.split(".")[-2]
-        if not (owner.isdecimal() and _is_alive(int(owner))):
-            leftover.unlink(missing_ok=True)
+def _check_place(path: Path) -> None:
+    """Nothing but a file, or a link, is replaced: not a folder, and not a device."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder, give the name of a file", str(path))
+    if path.exists() and not path.is_file() and not path.is_symlink():
+        raise Foreign(f"{str(path)!r} is no ordinary file: give another path")
 
 
-def _is_alive(process: int) -> bool:
+def _new_file(path: Path) -> tuple[Path, int]:
+    """A new file beside `path`, open and locked."""
+    while True:
+        temporary = half_name(path)
+        try:
+            handle = os.open(temporary, _NEW, 0o666)
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(path.parent)) from None
+        if claim(handle, temporary):
+            return temporary, handle
+        os.close(handle)  # somebody who cleans up took it for a leftover in the moment before it was locked
+
+
+def _put(source: Path, path: Path) -> None:
+    """Rename; into a file that is mounted by itself, which nothing can be renamed to, copy."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        os.replace(source, path)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        with open(source, "rb") as content, open(path, "r+b" if path.exists() else "xb") as file:
+            shutil.copyfileobj(content, file)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def half_name(path: Path) -> Path:
+    """A name beside `path` for what is being written, which nobody can guess."""
+    return path.with_name(f"{_stem(path)}.{secrets.token_hex(8)}.part")
+
+
+def _stem(path: Path) -> str:
+    """Hidden, and short enough for any file system."""
+    return "." + path.name.encode()[:180].decode(errors="ignore")
+
+
+def claim(handle: int, path: Path) -> bool:
+    """Lock a new file or folder as long as this process has it open; False if somebody who cleans up was quicker.
+
+    Where the system cannot lock, all that it means is that leftovers stay.
+    """
+    return _lock(handle) is not False and path.exists()
+
+
+def remove_leftovers(path: Path, within: Path | None = None) -> None:
+    """Remove what killed processes left half written beside `path` (or in another folder), and nothing else."""
+    folder = path.parent if within is None else within
+    with contextlib.suppress(OSError):
+        for found in list(os.scandir(folder)):
+            if found.name.startswith(_stem(path)) and _HALF.fullmatch(found.name[len(_stem(path)) :]):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(Path(found.path), found.is_dir(follow_symlinks=False))
+
+
+def _remove_if_abandoned(path: Path, is_folder: bool) -> None:
+    """A lock ends with the process that took it, however it ended."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        if _lock(handle) and not (path / KEPT).exists():
+            shutil.rmtree(path) if is_folder else path.unlink()
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool | None:
+    """True: it is ours; False: somebody else's; None: it cannot be known here."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
     except OSError:
-        return True
+        return None
     return True
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time changes what is in a folder, where the system can lock it."""
+    handle = open_folder(folder)
+    try:
+        if handle is not None and fcntl is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def open_folder(folder: Path) -> int | None:
+    """A handle to lock a folder by, or to sync it; None where there is none (Windows, no such folder)."""
+    try:
+        return os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
 
 
 def _sync_folder(folder: Path) -> None:
     """After a power cut, the new name is there too. Not every system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
+    handle = open_folder(folder)
+    if handle is not None:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
         os.close(handle)
+
+
+def refuse_foreign(path: str | os.PathLike, beginning: bytes, kind: str) -> None:
+    """Raise `Foreign` if there is a file that does not begin as those of this kind do.
+
+    A damaged one of ours passes: one that is empty or cut short, full of zeros, or with a few bytes changed.
+    """
+    path = Path(path)
+    _check_place(path)
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        found = file.read(len(beginning))
+    differing = sum(one != other for one, other in zip(found, beginning, strict=False))
+    if differing > min(2, len(found) // 8) and any(found):
+        raise Foreign(f"{str(path)!r} exists and is no {kind}: it would be lost; give another path, or move it away")
+
+
+# Tables. A program for tables runs text that begins like this as a formula; the last four are wide forms.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def write_csv(path: str | os.PathLike, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table as CSV: numbers in full, nothing where one is missing, text that is taken for no formula.
+
+    An older table with the same first columns is replaced, no other file is.
+    """
+    beginning = ",".join(map(_cell, head[:3]))
+    refuse_foreign(path, beginning.encode(), f"table that begins with {beginning!r}")
+    write_whole(path, (",".join(map(_cell, row)).encode() + b"\n" for row in [head, *rows]))
+
+
+def _cell(value: Any) -> str:
+    r"""
+    >>> [_cell(value) for value in ("gene", "=1+1", "-1.5", -1.5, None, float("nan"), "a, b")]
+    ['gene', "'=1+1", '-1.5', '-1.5', '', '', '"a, b"']
+    """
+    if value is None or (isinstance(value, numbers.Real) and value != value):
+        return ""
+    text = str(value)
+    if isinstance(value, str) and text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text

@@ -1,6 +1,9 @@
 """`groundmetric learn --checkpoint`: a run that was stopped goes on to the same files."""
 
 import json
+import os
+import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.learning.checkpoints import Checkpoints
+from groundmetric.learning.training import _Run
 
 
 def learn(folder):
@@ -47,3 +51,73 @@ def test_all_cells_cannot_be_drawn_again(tmp_path, capsys):
     command = [*learn(tmp_path), "-o", str(tmp_path / "run")]
     assert cli.main([*command, "--resample", "--cells-per-sample", "all"]) == 2
     assert "--cells-per-sample is None" in capsys.readouterr().err
+
+
+def with_signal(command, number, after):
+    """The exit code of a command that gets a signal in the midst of a step of learning."""
+    inner, count = _Run.step, [0]
+
+    def step(self):
+        count[0] += 1
+        if count[0] == after:
+            os.kill(os.getpid(), number)
+        return inner(self)
+
+    before = signal.getsignal(number)
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("always")  # as for those who type it: the command shows it as a line
+        patch.setattr(_Run, "step", step)
+        code = cli.main(command)
+    assert signal.getsignal(number) is before
+    return code
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_an_interrupted_run_says_so_and_goes_on_from_its_checkpoint(tmp_path, capsys, number, code, word):
+    command = [*learn(tmp_path), "--epochs", "6", "-o"]
+    assert cli.main([*command, str(tmp_path / "whole")]) == 0
+    command += [str(tmp_path / "run")]
+    assert with_signal(command, number, after=4) == code
+    found = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (found["interrupted"], found["converged"], found["epochs"] < 6) == (True, False, True)
+    told = capsys.readouterr()
+    assert f"groundmetric learn: {word} after {found['epochs']} of 6 epochs" in told.err
+    assert f"{found['epochs']} epochs (interrupted)" in told.out
+    assert sorted(os.listdir(tmp_path)) == ["cells.h5ad", "run", "whole"]
+
+    command += ["--force", "--checkpoint", str(tmp_path / "state")]
+    assert with_signal(command, number, after=4) == code
+    assert "the same command with --force goes on from there" in capsys.readouterr().err
+    assert (tmp_path / "state").exists()
+    assert cli.main(command) == 0
+    assert not json.loads((tmp_path / "run" / "run.json").read_text())["interrupted"]
+    one, other = (gm.GroundMetric.load(tmp_path / name / "metric.gm").components for name in ("whole", "run"))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_interrupted_before_the_first_epoch_there_is_no_run_and_nothing_is_left(tmp_path, capsys):
+    command = [*learn(tmp_path), "--epochs", "6", "-o", str(tmp_path / "run")]
+    assert with_signal(command, signal.SIGTERM, after=1) == 143
+    assert "terminated before the first epoch was done" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["cells.h5ad"]
+
+
+def test_a_checkpoint_does_not_replace_the_input_and_may_be_in_the_output(tmp_path, capsys):
+    command = [*learn(tmp_path), "--epochs", "2", "-o", str(tmp_path / "run"), "--checkpoint"]
+    before = (tmp_path / "cells.h5ad").read_bytes()
+    assert cli.main([*command, str(tmp_path / "cells.h5ad")]) == 2
+    assert "cells.h5ad' exists and is no groundmetric checkpoint" in capsys.readouterr().err
+    assert (tmp_path / "cells.h5ad").read_bytes() == before
+    for _ in range(2):
+        assert cli.main([*command, str(tmp_path / "run" / "state"), "--force"]) == 0
+        assert {"state", "run.json"} <= set(os.listdir(tmp_path / "run"))
+
+
+def test_the_input_is_not_replaced_by_force(tmp_path, capsys):
+    command = [*learn(tmp_path), "--epochs", "2", "-o", str(tmp_path / "run")]
+    assert cli.main(command) == 0
+    command[1] = str(tmp_path / "run" / "cells.h5ad")
+    assert cli.main([*command, "--force"]) == 2
+    assert "which is read: give another folder" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.evaluation import Comparison
+from groundmetric.evaluation.resuming import forget
 
 QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
 QUICK += ["--folds", "3"]
@@ -101,6 +102,19 @@ def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatc
         patch.setattr(evaluating, "draw", lambda *_: [])
         assert cli.main([*command, "--resume"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_what_somebody_else_keeps_beside_is_not_removed(tmp_path):
+    kept = tmp_path / "run.unfinished"
+    kept.mkdir()
+    for name in ("notes.txt", f"{'0' * 32}.json", f".{'0' * 32}.json.{'1' * 16}.part"):
+        (kept / name).write_text("mine")
+    forget(kept)
+    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+    (kept / "notes.txt").unlink()
+    forget(kept)
+    assert not kept.exists()
+    forget(kept)
 
 
 @pytest.mark.parametrize(

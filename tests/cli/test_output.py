@@ -1,74 +1,276 @@
-"""Folders are written whole or not at all, and nothing is lost."""
+"""Folders are written whole or not at all, and nothing of anybody's is lost."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
 
 import pytest
 
+from groundmetric import safe_folders
 from groundmetric.cli.output import FINDINGS, aligned, new_folder
+from groundmetric.safe_files import remove_leftovers
+
+
+def findings(text="new", files=()):
+    return json.dumps({"groundmetric": "0", "command": "learn", "text": text, "files": [FINDINGS, *files]})
 
 
 def write(path, text="new", **options):
     with new_folder(path, **{"force": False, **options}) as folder:
-        (folder / FINDINGS).write_text(text)
+        (folder / FINDINGS).write_text(findings(text))
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def text(folder):
+    return json.loads((folder / FINDINGS).read_text())["text"]
+
+
 def test_a_folder_appears_when_all_is_done(tmp_path):
     path = tmp_path / "deep" / "run"
     with new_folder(path, force=False) as folder:
-        (folder / FINDINGS).write_text("new")
+        (folder / FINDINGS).write_text(findings())
         assert not path.exists()
-    assert (path / FINDINGS).read_text() == "new"
+    assert text(path) == "new"
     assert names(tmp_path / "deep") == ["run"]
+    assert path.stat().st_mode == (tmp_path / "deep").stat().st_mode  # as the umask says
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_nothing_is_left_of_what_failed(tmp_path, error):
+@pytest.mark.parametrize("exists", [False, True])
+def test_nothing_is_left_of_what_failed(tmp_path, error, exists):
+    if exists:
+        (tmp_path / "run").mkdir()
     with pytest.raises(error), new_folder(tmp_path / "run", force=False) as folder:  # noqa: PT012
         (folder / "half").write_text("half")
         raise error
-    assert names(tmp_path) == []
+    assert names(tmp_path) == ["run"] * exists
+    assert not exists or names(tmp_path / "run") == []
 
 
 def test_an_earlier_run_is_replaced_by_force_only_and_kept_if_the_new_one_fails(tmp_path):
     write(tmp_path / "run", "old")
-    (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="exists: give another folder, or --force"):
         write(tmp_path / "run")
     with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "run", force=True):
         1 / 0  # noqa: B018
-    assert (tmp_path / "run" / FINDINGS).read_text() == "old"
+    assert text(tmp_path / "run") == "old"
     write(tmp_path / "run", force=True)
-    assert (tmp_path / "run" / FINDINGS).read_text() == "new"
+    assert text(tmp_path / "run") == "new"
     assert names(tmp_path / "run") == [FINDINGS]
     assert names(tmp_path) == ["run"]
+
+
+def test_force_replaces_what_the_run_wrote_and_its_report_but_nothing_else(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("cells.h5ad", "notes.txt", "mine.html"):
+        (run / name).write_text("old")
+    (run / "report.html").write_text("<!doctype html>\n<footer>Made by groundmetric 0. This page</footer>")
+    (run / "report").mkdir()
+    (run / "report" / "axes-0123456789ab.json").write_text("{}")
+    (tmp_path / "precious").write_text("mine")
+    (run / FINDINGS).write_text(findings("old", ["cells.h5ad", "../precious", "absent.csv"]))
+    write(run, force=True)
+    assert names(run) == ["mine.html", "notes.txt", FINDINGS]
+    assert text(run) == "new"
+    assert (tmp_path / "precious").read_text() == "mine"
+    (run / "report.html").write_text("<p>my own</p>")
+    (run / "report").mkdir()
+    (run / "report" / "thesis.tex").write_text("mine")
+    write(run, force=True)
+    assert names(run) == ["mine.html", "notes.txt", "report", "report.html", FINDINGS]
 
 
 def test_what_is_no_run_is_never_replaced(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("mine")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / FINDINGS).write_text('{"a": "run.json of another program"}')
     (tmp_path / "file").write_text("mine")
     for force in (False, True):
-        with pytest.raises(ValueError, match="is no earlier run: give another folder"):
-            write(tmp_path / "thesis", force=force)
+        for name in ("thesis", "other"):
+            with pytest.raises(ValueError, match="is no earlier run: give another folder"):
+                write(tmp_path / name, force=force)
         with pytest.raises(ValueError, match="is a file: give a folder"):
             write(tmp_path / "file", force=force)
-    assert names(tmp_path) == ["file", "thesis"]
+    assert names(tmp_path) == ["file", "other", "thesis"]
 
 
-def test_an_empty_folder_is_as_good_as_none(tmp_path):
-    (tmp_path / "run").mkdir()
+@pytest.mark.parametrize("some", ["run", "run/cells.h5ad", "link"])
+def test_what_is_read_is_not_written_to(tmp_path, some):
     write(tmp_path / "run")
-    assert (tmp_path / "run" / FINDINGS).read_text() == "new"
+    (tmp_path / "run" / "cells.h5ad").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "run" / "cells.h5ad")
+    with pytest.raises(ValueError, match="which is read: give another folder"):
+        write(tmp_path / "run", force=True, inputs=[tmp_path / some])
+    with pytest.raises(ValueError, match="which is read: give another folder"):
+        write(tmp_path, inputs=[tmp_path / some])
 
 
-def test_somebody_who_writes_there_meanwhile_is_not_overwritten(tmp_path):
-    with pytest.raises(ValueError, match="exists"), new_folder(tmp_path / "run", force=False) as folder:  # noqa: PT012
-        (folder / FINDINGS).write_text("slow")
+def test_a_folder_that_exists_stays_the_same_folder(tmp_path, monkeypatch):
+    """It may be mounted, somebody may stand in it, and its permissions are somebody's choice."""
+    (tmp_path / "run").mkdir(mode=0o750)
+    before = (tmp_path / "run").stat()
+    monkeypatch.chdir(tmp_path / "run")
+    write(".")
+    write(".", "newer", force=True)
+    assert text(tmp_path / "run") == "newer"
+    assert ((tmp_path / "run").stat().st_ino, (tmp_path / "run").stat().st_mode) == (before.st_ino, before.st_mode)
+    assert names(tmp_path / "run") == [FINDINGS]
+
+
+def test_a_link_to_a_folder_is_followed(tmp_path):
+    (tmp_path / "large disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "large disk")
+    (tmp_path / "dangling").symlink_to(tmp_path / "new")
+    for link, place in (("link", "large disk"), ("dangling", "new")):
+        write(tmp_path / link)
+        assert names(tmp_path / place) == [FINDINGS]
+        assert (tmp_path / link).is_symlink()
+
+
+def test_somebody_who_writes_there_meanwhile_is_not_overwritten_and_nothing_is_lost(tmp_path):
+    with (  # noqa: PT012
+        pytest.raises(OSError, match=r"exists.* What was found is in "),
+        new_folder(tmp_path / "run", force=False) as f,
+    ):
+        (f / FINDINGS).write_text(findings("slow"))
         write(tmp_path / "run", "quick")
-    assert (tmp_path / "run" / FINDINGS).read_text() == "quick"
-    assert names(tmp_path) == ["run"]
+    assert text(tmp_path / "run") == "quick"
+    (kept,) = tmp_path.glob("run.kept-*")
+    assert text(kept) == "slow"
+    assert len(names(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_rename_that_fails_loses_nothing(tmp_path, monkeypatch, exists):
+    if exists:
+        write(tmp_path / "run", "old")
+
+    def busy(*_):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    with pytest.raises(OSError, match=r"could not be put into place: .*busy.* What was found is in"):  # noqa: PT012, SIM117
+        with monkeypatch.context() as patch, new_folder(tmp_path / "run", force=True) as folder:
+            (folder / FINDINGS).write_text(findings())
+            patch.setattr(safe_folders.os, "rename", busy)
+    (kept,) = tmp_path.glob("run/run.kept-*" if exists else "run.kept-*")
+    assert text(kept) == "new"
+    assert not exists or text(tmp_path / "run") == "old"
+
+
+def test_a_rename_that_fails_half_way_leaves_the_old_run(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "b.csv").write_text("old")
+    (run / FINDINGS).write_text(findings("old", ["b.csv"]))
+    (run / "mine.csv").write_text("mine")
+    with pytest.raises(OSError, match=r"mine\.csv.* exists and was not written by an earlier run"):  # noqa: PT012, SIM117
+        with new_folder(run, force=True) as folder:
+            for name in ("a.csv", "mine.csv", FINDINGS):
+                (folder / name).write_text(findings())
+    assert (text(run), (run / "b.csv").read_text(), (run / "mine.csv").read_text()) == ("old", "old", "mine")
+    assert not (run / "a.csv").exists()
+    (kept,) = run.glob("run.kept-*")
+    assert names(kept) == ["a.csv", "mine.csv", FINDINGS]
+
+
+def test_on_a_full_disk_what_was_written_before_is_kept(tmp_path):
+    with pytest.raises(OSError, match=r"No space.* What had been written by then is in"):  # noqa: PT012, SIM117
+        with new_folder(tmp_path / "run", force=False) as folder:
+            (folder / "metric.gm").write_text("hours of work")
+            raise OSError(errno.ENOSPC, "No space left on device")
+    (kept,) = tmp_path.glob("run.kept-*")
+    assert names(kept) == ["metric.gm"]
+    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "other", force=False):
+        raise FileNotFoundError
+    assert names(tmp_path) == [kept.name]
+
+
+def test_threads_with_one_output_lose_nothing(tmp_path):
+    failed = []
+
+    def run(k):
+        try:
+            write(tmp_path / "run", str(k), inputs=[])
+        except (OSError, ValueError) as error:
+            failed.append(str(error))
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = list(tmp_path.glob("run.kept-*"))
+    refused = [line for line in failed if "give another folder" in line and "kept" not in line]  # before the work
+    assert len(kept) + len(refused) == len(failed) == 7
+    assert len({text(folder) for folder in [tmp_path / "run", *kept]}) == 1 + len(kept)
+
+
+KILLED = """
+import os, sys, time
+from groundmetric.cli.output import new_folder
+with new_folder(sys.argv[1], force=False) as folder:
+    (folder / "half").write_text("half")
+    print("here", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_what_a_killed_process_left_is_swept_at_the_next_start_but_not_what_is_in_use(tmp_path, exists):
+    run = tmp_path / "run"
+    place = run if exists else tmp_path
+    if exists:
+        run.mkdir()
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(run)], stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"here\n"
+        for name in (".run.mine.part", ".other.0123456789abcdef.part"):
+            (place / name).mkdir()
+        before = names(place)
+        assert len(before) == 3
+        remove_leftovers(run, within=place)
+        assert names(place) == before  # it is alive
+        child.send_signal(signal.SIGKILL)
+    assert names(place) == before
+    remove_leftovers(run, within=place)
+    assert names(place) == [".other.0123456789abcdef.part", ".run.mine.part"]
+
+
+OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+MOUNTED = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from test_output import write, text, names
+from pathlib import Path
+run = Path(sys.argv[1])
+assert os.path.ismount(run)
+write(run)
+write(run, "newer", force=True)
+assert text(run) == "newer" and names(run) == ["run.json"], names(run)
+"""
+
+
+def test_a_mounted_folder_is_written_into(tmp_path):
+    """As Docker gives it: it can neither be renamed nor removed."""
+    (tmp_path / "run").mkdir()
+    mount = 'mount -t tmpfs -o size=1m none "$0"'
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*OWN_MOUNTS, mount, str(tmp_path / "run")], check=False).returncode
+    ):
+        pytest.skip("this system lets no ordinary user mount a disk")
+    command = [*OWN_MOUNTS, f'{mount} && exec "$1" -c "$2" "$0" "$3"', str(tmp_path / "run"), sys.executable, MOUNTED]
+    done = subprocess.run([*command, os.path.dirname(__file__)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_tables_are_aligned():

@@ -198,3 +198,19 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_distances.warnings, "warn", lambda *args, **options: None)
         assert_array_equal(gm.pairwise_distances(D, keep=path), gm.pairwise_distances(D))
+
+
+def test_what_somebody_puts_there_meanwhile_is_left_alone(tmp_path):
+    kept = KeptDistances(tmp_path / "d")
+    mine = b"a file of mine, with more than a record in it\n"
+    (tmp_path / "d").write_bytes(mine)
+    with pytest.warns(RuntimeWarning, match="can no longer be kept.*does not begin as one"):
+        kept.put([b"0" * 16], np.array([1.0]))
+    assert (tmp_path / "d").read_bytes() == mine
+
+
+def test_a_crafted_value_that_is_no_distance_is_left_out(tmp_path):
+    kept = KeptDistances(tmp_path / "d")
+    kept.put([b"0" * 16, b"1" * 16, b"2" * 16], np.array([1.0, -1.0, np.inf]))
+    with pytest.warns(RuntimeWarning, match="held 2 damaged distances"):
+        assert len(KeptDistances(tmp_path / "d")) == 1

@@ -1,5 +1,6 @@
 """Fetching from a portal on this machine that does all that a real one may do."""
 
+import io
 import json
 import socket
 import threading
@@ -244,3 +245,80 @@ def test_the_papers_data_sets_have_ids_and_columns():
     assert PAPER_DATASETS["myocardial_infarction"].label_key == "patient_group"
     for dataset in PAPER_DATASETS.values():
         assert portal._ID.fullmatch(dataset.dataset_id)
+
+
+def unsaid(body):
+    """An answer that does not say how long it is: it ends when the connection does."""
+
+    def answer(request):
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(body)
+
+    return answer
+
+
+def test_of_unknown_length_the_file_itself_says_whether_it_is_whole(server, get, content, tmp_path):
+    server.answers[f"/{ID}.h5ad"] = [unsaid(content[: len(content) // 2])]
+    with pytest.raises(ConnectionError, match=f"ended after {len(content) // 2:,} of {len(content):,} bytes"):
+        get()
+    assert left(tmp_path) == []
+    server.answers[f"/{ID}.h5ad"] = [unsaid(content)]
+    assert get().read_bytes() == content
+
+
+def test_a_server_that_is_content_with_half_is_not_believed(server, get, content, tmp_path):
+    server.answers[f"/{ID}.h5ad"] = [(200, content[:-100])]
+    with pytest.raises(ConnectionError, match=f"of {len(content):,} bytes"):
+        get()
+    assert left(tmp_path) == []
+
+
+def test_where_nobody_says_how_long_it_is_the_file_is_refused(server, get, tmp_path):
+    server.answers[f"/{ID}.h5ad"] = [unsaid(content_start := b"\x89HDF\r\n\x1a\n" + bytes([9]) * 200)]
+    with pytest.raises(ConnectionError, match=f"{len(content_start)} bytes came, but neither the server nor the file"):
+        get()
+    assert left(tmp_path) == []
+
+
+def test_the_size_that_the_portal_lists_is_checked(server, get, content, tmp_path):
+    asset = {"filetype": "H5AD", "url": f"{server.url}/{VERSION}.h5ad", "filesize": len(content) + 1}
+    server.answers = {
+        f"/api/datasets/{DATASET}/versions": [(200, json.dumps([{"assets": [asset]}]).encode())],
+        f"/{VERSION}.h5ad": [(200, content)],
+    }
+    with pytest.raises(ConnectionError, match=f"ended after {len(content):,} of {len(content) + 1:,} bytes"):
+        get(DATASET)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("place", ["ftp://127.0.0.1/x.h5ad", "file:///etc/passwd"])
+def test_a_redirect_leads_nowhere_but_to_the_web(server, get, tmp_path, place):
+    def redirect(request):
+        request.send_response(302)
+        request.send_header("Location", place)
+        request.end_headers()
+
+    server.answers[f"/{ID}.h5ad"] = [redirect]
+    with pytest.raises(ConnectionError, match=r"may not lead to ftp|Redirection to url 'file:"):
+        get()
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize(("before", "after", "allowed"), [("https", "http", False), ("http", "https", True)])
+def test_a_redirect_does_not_give_up_https(before, after, allowed):
+    request, answer = download.urllib.request.Request(f"{before}://a/x"), io.BytesIO()
+    follow = lambda: download._Redirects().redirect_request(request, answer, 302, "", {}, f"{after}://b/x")  # noqa: E731
+    if allowed:
+        assert follow().full_url == "https://b/x"
+    else:
+        with pytest.raises(ValueError, match="https may not lead to http"):
+            follow()
+
+
+def test_halves_that_killed_downloads_left_are_removed(server, get, content, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / f".{ID}.h5ad.0123456789abcdef.part").write_text("half")
+    server.answers[f"/{ID}.h5ad"] = [(200, content)]
+    get()
+    assert left(tmp_path) == [f"{ID}.h5ad"]

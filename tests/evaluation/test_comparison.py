@@ -142,6 +142,9 @@ def test_tables(on_shuffled, on_folds, tmp_path):
     estimate = on_shuffled.estimate("Euclid", "accuracy")
     assert f"{estimate.value:.2f} ± {estimate.sd:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" in text
     assert "bootstrap over distributions" in on_folds.to_markdown()
+    (tmp_path / "mine.csv").write_text("age,weight\n1,2\n")
+    with pytest.raises(ValueError, match=r"mine\.csv' exists and is no table that begins with 'method,split,status'"):
+        on_shuffled.to_csv(tmp_path / "mine.csv")
     on_shuffled.to_csv(tmp_path / "scores.csv")
     rows = list(csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["method"], row["split"]) for row in rows] == [(m, str(s)) for m in TWO for s in range(5)]

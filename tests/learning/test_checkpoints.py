@@ -15,8 +15,9 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import groundmetric as gm
-from groundmetric import safe_files
+from groundmetric import array_files, safe_files
 from groundmetric.learning.checkpoints import Checkpoints
+from groundmetric.learning.training import _Run
 
 OPTIONS = {
     "plain": {},
@@ -208,7 +209,7 @@ def test_a_full_disk_is_told_once_and_learning_goes_on(tmp_path, data, monkeypat
 
 
 def test_halves_that_killed_processes_left_are_removed(tmp_path, data):
-    leftover = tmp_path / ".c.999999999.part"
+    leftover = tmp_path / ".c.0123456789abcdef.part"
     leftover.write_text("half a checkpo")
     learner(tmp_path / "c").fit(*data)
     assert not leftover.exists()
@@ -216,13 +217,71 @@ def test_halves_that_killed_processes_left_are_removed(tmp_path, data):
 
 def test_a_newer_format_and_a_folder_are_refused(tmp_path, data):
     path = tmp_path / "c"
-    safe_files.write_arrays(path, "groundmetric checkpoint", 99, {}, {})
+    array_files.write_arrays(path, "groundmetric checkpoint", 99, {}, {})
     with pytest.raises(ValueError, match="version 99"):
         learner(path).fit(*data)
     with pytest.raises(ValueError, match="folder"):
         learner(tmp_path).fit(*data)
     with pytest.raises(ValueError, match="checkpoint_every"):
         learner(path).set_params(checkpoint_every=-1.0).fit(*data)
+
+
+PRECIOUS = [b"a,b\n1,2\n", b"\x89HDF\r\n\x1a\n" + bytes(90), b'{"format": "groundmetric.GroundMetric", "version": 3}']
+
+
+@pytest.mark.parametrize("content", PRECIOUS)
+@pytest.mark.parametrize("name", ["c", "c.before"])
+def test_what_is_no_checkpoint_is_not_replaced(tmp_path, data, content, name):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}' exists and is no groundmetric checkpoint: it would be lost"):
+        learner(tmp_path / "c").fit(*data)
+    assert os.listdir(tmp_path) == [name]
+    assert (tmp_path / name).read_bytes() == content
+
+
+def test_what_somebody_puts_there_meanwhile_is_not_replaced_and_learning_goes_on(tmp_path, data):
+    inner = Checkpoints.write
+
+    def write(self, state):
+        self.path.write_text("mine")
+        inner(self, state)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "write", write)
+        with pytest.warns(RuntimeWarning, match=r"no checkpoint could be written.*it would be lost.*learning goes on"):
+            assert_same(learner(tmp_path / "c").fit(*data), learner().fit(*data))
+    assert (tmp_path / "c").read_text() == "mine"
+    assert os.listdir(tmp_path) == ["c"]
+
+
+def interrupted(path, data, *, times=1, **options):
+    """Learning with so many signals in the midst of its third step, and none due to be written."""
+    inner, count, before = _Run.step, [0], signal.getsignal(signal.SIGINT)
+
+    def step(self):
+        count[0] += 1
+        if count[0] == 3:
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+        return inner(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Run, "step", step)
+        with pytest.warns(UserWarning, match="interrupted"):
+            found = learner(path, **options).set_params(checkpoint_every=60.0).fit(*data)
+    assert signal.getsignal(signal.SIGINT) is before
+    return found
+
+
+def test_an_interruption_waits_for_the_end_of_the_step_and_the_state_is_written(tmp_path, data):
+    interrupted(tmp_path / "c", data)
+    assert (tmp_path / "c").exists()
+    assert_same(learner(tmp_path / "c").fit(*data), learner().fit(*data))
+
+
+def test_a_second_interruption_acts_at_once(tmp_path, data):
+    interrupted(tmp_path / "c", data, times=2)
+    assert not (tmp_path / "c").exists()
 
 
 def test_interrupted_by_the_user_the_last_checkpoint_stays_good(tmp_path, data, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.report import summary
-from groundmetric.report.cautions import association, cautions_of
+from groundmetric.report.cautions import association, cautions_of, cautions_of_training
 from groundmetric.report.content import Evaluation
 from groundmetric.report.markup import embedded, tag
 
@@ -127,6 +127,22 @@ def test_command_says_what_is_left_out_and_keeps_what_is_there(written, run_fold
     assert "--force" in capsys.readouterr().err
     assert cli.main([*command, "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bytes"] == len(before)
+
+
+@pytest.mark.parametrize("content", [b"<!doctype html><p>my own", b"a,b"])
+def test_what_is_no_report_is_never_replaced(run_folder, tmp_path, capsys, content):
+    (tmp_path / "page.html").write_bytes(content)
+    assert cli.main(["report", str(run_folder), "-o", str(tmp_path / "page.html"), "--force"]) == 2
+    assert "exists and is no earlier report: it would be lost" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="is no earlier report"):
+        gm.report.write(run_folder, tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes() == content
+
+
+def test_an_interrupted_run_is_called_so():
+    (found,) = cautions_of_training({}, False, 14, True)
+    assert found.title == "Training was interrupted"
+    assert cautions_of_training({}, False, 14)[0].title == "Training was stopped"
 
 
 def test_bad_input_is_a_line_that_helps(run_folder, tmp_path, capsys):

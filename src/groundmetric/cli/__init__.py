@@ -1,4 +1,7 @@
-"""The command line: thin commands over the package. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+"""The command line: thin commands over the package.
+
+Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM).
+"""
 
 from .program import main
 

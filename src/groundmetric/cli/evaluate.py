@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shutil
+import os
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +61,33 @@ def rule(text: str) -> str | int:
 
 
 def run(options: argparse.Namespace) -> None:
-    output = Path(options.output)
-    check_free(output.absolute(), options.output, options.force)
-    kept = output.with_name(f"{output.name}.unfinished")
+    kept = _unfinished(options.output)
+    check_free(options.output, force=options.force, beside=[kept.name])
     if kept.exists() and not options.resume:
         if not options.force:
             raise ValueError(
                 f"{str(kept)!r} holds an unfinished run: give --resume to go on with it, or --force to start anew"
             )
-        shutil.rmtree(kept)
-    with new_folder(output, force=options.force) as folder:
+        _forget(kept)
+    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=[kept.name]) as folder:
         findings = _evaluate(options, folder, kept)
         write_findings(folder, findings)
-    shutil.rmtree(kept, ignore_errors=True)
+    _forget(kept)
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
+
+
+def _unfinished(output: str) -> Path:
+    """Where fits are kept until all are done: beside the folder, or in one whose place belongs to somebody else."""
+    folder = Path(os.path.realpath(output))
+    mounted = folder.is_dir() and (os.path.ismount(folder) or not os.access(folder.parent, os.W_OK))
+    return folder / "unfinished" if mounted else folder.with_name(f"{folder.name}.unfinished")
+
+
+def _forget(kept: Path) -> None:
+    from ..evaluation.resuming import forget  # heavy, and not needed for --help
+
+    forget(kept)
 
 
 def _evaluate(options: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from .options import add_command, add_force, add_jobs, add_seed, count, count_or_all, number
-from .output import log, new_folder, print_findings, write_findings
+from .output import log, new_folder, print_findings, write_findings, write_frame
 
 SPELLING = {
     "sample_key": "--sample", "label_key": "--label", "batch_key": "--batch", "cell_type_key": "--cell-type",
@@ -43,7 +44,8 @@ def add(commands: Any) -> None:
     command.add_argument("--strength", metavar="X", type=number, default=0.1, help="of the penalty (%(default)s)")
     command.add_argument("--epochs", metavar="N", type=count, default=50, help="of learning, at most (%(default)s)")
     command.add_argument("--checkpoint", metavar="FILE",
-                         help="keep the state of learning here, and go on from it if there is one")  # fmt: skip
+                         help="keep the state of learning here, and go on from it if there is one; Ctrl-C then ends "
+                         "learning after the present step, a second one at once")  # fmt: skip
     add_seed(command, "of the draw and the learner")
     add_jobs(command)
     add_force(command)
@@ -51,11 +53,26 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    with new_folder(options.output, force=options.force) as folder:
+    beside = _check_checkpoint(options.checkpoint, options.output)
+    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=beside) as folder:
         findings = _learn(options, folder)
         write_findings(folder, findings)
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
+    if findings["interrupted"]:
+        more = "" if options.checkpoint is None else "; the same command with --force goes on from there"
+        raise KeyboardInterrupt(f"after {findings['epochs']} of {options.epochs} epochs{more}")
+
+
+def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
+    """Raise before anything is read if a checkpoint would replace something; the names it has in the output folder."""
+    if checkpoint is None:
+        return []
+    from ..learning.checkpoints import check_place
+
+    before = check_place(checkpoint)
+    inside = os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(output)
+    return [os.path.basename(checkpoint), before.name] if inside else []
 
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -77,11 +94,14 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     assert cells is not None  # of a file, an AnnData is returned
     learned = time.perf_counter() - started
+    entry = cells.uns["groundmetric"]
+    epochs = len(entry["history"]["loss"])
+    if epochs == 0:
+        raise KeyboardInterrupt("before the first epoch was done")
     log(f"learned in {learned:.1f} s; measuring the distances between {cells.obs[options.sample].nunique()} samples")
     samples = tl.samples(cells, cell_type_key=options.cell_type, n_jobs=options.jobs, verbose=1)
     log("writing")
     files = _write(folder, cells, samples)
-    entry = cells.uns["groundmetric"]
     return {
         "groundmetric": __version__,
         "command": "learn",
@@ -92,8 +112,9 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "n_features": len(entry["metric"]["features"]),
         "n_samples": samples.n_obs,
         "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
-        "epochs": len(entry["history"]["loss"]),
+        "epochs": epochs,
         "converged": entry["converged"],
+        "interrupted": epochs < options.epochs and not entry["converged"],
         "loss": [float(entry["history"]["loss"][k]) for k in (0, -1)],
         "importance": _top(tl.metric(cells)),
         "seconds": round(learned, 3),
@@ -115,9 +136,9 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     kept.write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
     importance = pd.DataFrame({"feature": metric.features, "importance": metric.importance()})
-    importance.sort_values("importance", ascending=False, kind="stable").to_csv(folder / "importance.csv", index=False)
+    write_frame(folder / "importance.csv", importance.sort_values("importance", ascending=False, kind="stable"))
     distances = pd.DataFrame(samples.obsp["groundmetric_distances"], samples.obs_names, samples.obs_names)
-    distances.to_csv(folder / "distances.csv", index_label="sample")
+    write_frame(folder / "distances.csv", distances, "sample")
     return ["cells.h5ad", "samples.h5ad", "metric.gm", "importance.csv", "distances.csv", "run.json"]
 
 
@@ -130,7 +151,9 @@ def summary(findings: dict[str, Any]) -> str:
     """What was found, for people."""
     labels = ", ".join(f"{count} {label}" for label, count in findings["labels"].items())
     top = ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items())
-    ended = "converged" if findings["converged"] else "stopped at the last"
+    ended = (
+        "converged" if findings["converged"] else "interrupted" if findings["interrupted"] else "stopped at the last"
+    )
     facts = {
         "learned from": f"{findings['n_samples']} samples ({labels}), {findings['n_cells']:,} cells, "
         f"{findings['n_features']:,} features",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import re
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+from .. import safe_folders
+from ..safe_files import write_csv, write_whole
 
 # The file by which the folder of a run is known.
 FINDINGS = "run.json"
@@ -20,41 +23,54 @@ def log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-@contextlib.contextmanager
-def new_folder(output: str | os.PathLike, *, force: bool) -> Iterator[Path]:
-    """A folder to write to, which takes its place in one step when all is done; otherwise nothing is left of it.
+def new_folder(
+    output: str | os.PathLike, *, force: bool, inputs: Iterable[str | os.PathLike] = (), beside: Sequence[str] = ()
+) -> AbstractContextManager[Path]:
+    """A folder for a run, which is put into place when all is done; see `safe_folders.new_folder`.
 
-    One that exists is replaced with `force` only, and only where it is empty or an earlier run.
+    With `force`, the files of an earlier run give way, and its report. Whatever else is there stays.
     """
-    folder = Path(os.path.abspath(output))
-    check_free(folder, output, force)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as beside:
-        new = Path(beside) / "new"
-        new.mkdir()
-        yield new
-        check_free(folder, output, force)  # somebody may have written there meanwhile
-        if folder.exists():
-            folder.rename(Path(beside) / "old")
-        new.rename(folder)
+    return safe_folders.new_folder(
+        output, earlier=earlier_run, last=FINDINGS, replace=force, inputs=inputs, beside=beside
+    )
 
 
-def check_free(folder: Path, output: str | os.PathLike, force: bool) -> None:
-    name = repr(os.fspath(output))
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ValueError(f"output {name} is a file: give a folder")
-    if not any(folder.iterdir()):
-        return
-    if not (folder / FINDINGS).exists():
-        raise ValueError(f"output {name} exists and is no earlier run: give another folder")
-    if not force:
-        raise ValueError(f"output {name} exists: give another folder, or --force to replace it")
+def check_free(output: str | os.PathLike, *, force: bool, beside: Sequence[str] = ()) -> None:
+    """Raise if `new_folder` would."""
+    safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, force, beside)
+
+
+def earlier_run(folder: Path) -> list[str] | None:
+    """The files of a run, by its own list, and its report."""
+    try:
+        findings = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
+        files = [name for name in findings["files"] if os.path.basename(name) == name and name not in ("", ".", "..")]
+        if "groundmetric" not in findings or "command" not in findings:
+            return None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return [*dict.fromkeys([*files, FINDINGS]), *_report_of(folder)]
+
+
+def _report_of(folder: Path) -> list[str]:
+    """Page and kept answers of `groundmetric report`, if this is what they are."""
+    if not (folder / "report.html").exists() and not (folder / "report").is_dir():
+        return []
+    from ..report.writing import is_page  # heavy, and rarely needed
+
+    kept = list((folder / "report").glob("*"))
+    ours = bool(kept) and all(re.fullmatch(r"\w+-[0-9a-f]{12}\.json", path.name) for path in kept)
+    return ["report.html"] * is_page(folder / "report.html") + ["report"] * ours
 
 
 def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:
-    (folder / FINDINGS).write_text(json.dumps(findings, indent=2) + "\n")
+    write_whole(folder / FINDINGS, [json.dumps(findings, indent=2).encode() + b"\n"])
+
+
+def write_frame(path: Path, frame: Any, index: str | None = None) -> None:
+    """A data frame as CSV, its index as a first column of this name."""
+    rows = frame.itertuples(index=index is not None, name=None)
+    write_csv(path, [*([] if index is None else [index]), *map(str, frame.columns)], rows)
 
 
 def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .options import add_command, add_force, add_jobs, add_seed, count, count_or_all, share
-from .output import aligned, log, new_folder, print_findings, write_findings
+from .output import aligned, log, new_folder, print_findings, write_findings, write_frame
 
 SPELLING = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
 
@@ -35,7 +35,8 @@ def run(options: argparse.Namespace) -> None:
     if options.output is None:
         findings = _predict(options, None)
     else:
-        with new_folder(options.output, force=options.force) as folder:
+        inputs = [options.trained, options.cells]
+        with new_folder(options.output, force=options.force, inputs=inputs) as folder:
             findings = _predict(options, folder)
             write_findings(folder, findings)
     print_findings(findings, summary(findings), as_json=options.json)
@@ -94,12 +95,11 @@ def _write(folder: Path, source: Any, placed: Any) -> list[str]:
     samples.write_h5ad(folder / "samples.h5ad")
     table = samples.obs[["n_cells", "groundmetric_predicted", "groundmetric_probability"]]
     shares = samples.obsm["groundmetric_probabilities"].add_prefix("probability of ")
-    table.rename(columns=lambda name: name.removeprefix("groundmetric_")).join(shares).to_csv(
-        folder / "predictions.csv", index_label="sample"
-    )
+    table = table.rename(columns=lambda name: name.removeprefix("groundmetric_")).join(shares)
+    write_frame(folder / "predictions.csv", table, "sample")
     known = samples.uns["groundmetric"]["training_samples"]
     distances = pd.DataFrame(samples.obsm["X_groundmetric_distances"], samples.obs_names, known)
-    distances.to_csv(folder / "distances.csv", index_label="sample")
+    write_frame(folder / "distances.csv", distances, "sample")
     return ["cells.h5ad", "samples.h5ad", "predictions.csv", "distances.csv", "run.json"]
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -24,17 +28,43 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; `arguments` default to those of the process."""
     options = _parser().parse_args(arguments)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _ended_like_by_ctrl_c() as came:
         warnings.showwarning = _show_warning
         try:
             options.run(options)
         except (Exception, KeyboardInterrupt) as error:
             if options.debug:
                 raise
-            code, message = _explain(error, options)
+            code, message = _explain(error, options, came[0] if came else signal.SIGINT)
             log(f"{options.prog}: {message}")
             return code
     return 0
+
+
+@contextlib.contextmanager
+def _ended_like_by_ctrl_c() -> Iterator[list[int]]:
+    """SIGTERM, and the end of the terminal, end a command as Ctrl-C does: nothing half-written stays. Gives those that
+    came."""
+    came: list[int] = []
+    owner = os.getpid()
+
+    def end(number: int, frame: Any) -> None:
+        if os.getpid() != owner:  # a child that inherited this: it ends as it would have
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        came.append(number)
+        raise KeyboardInterrupt
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    in_main = threading.current_thread() is threading.main_thread()  # nobody else hears signals
+    heard = [number for number in numbers if in_main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, end)
+    try:
+        yield came
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,11 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _explain(error: BaseException, options: argparse.Namespace) -> tuple[int, str]:
+def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -> tuple[int, str]:
     """An exit code and one line for whoever typed the command."""
     text = " ".join(str(error).split())
     if isinstance(error, KeyboardInterrupt):
-        return 130, "interrupted"
+        return 128 + ended_by, f"{'interrupted' if ended_by == signal.SIGINT else 'terminated'} {text}".strip()
     if isinstance(error, ModuleNotFoundError):
         extra = "plot" if error.name == "matplotlib" else "single-cell"
         return 1, f"{error.name} is needed for this: pip install 'groundmetric[{extra}]'"

@@ -52,8 +52,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check_free(page: Path, force: bool) -> None:
-    if page.is_dir():
-        raise ValueError(f"output {str(page)!r} is a folder: give a file")
+    from ..report.writing import check_place
+
+    check_place(page)
     if page.exists() and not force:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --force to replace it")
 

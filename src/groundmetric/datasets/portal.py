@@ -91,7 +91,7 @@ def cellxgene_file(
         return path
     # Files go by the ids of versions: this may be the id of a data set, which has several.
     latest = _latest_version(f"{api.rstrip('/')}/datasets/{identifier}/versions", path, timeout)
-    if latest is None or not _fetch_if_there(latest, path, **options):
+    if latest is None or not _fetch_if_there(latest[0], path, size=latest[1], **options):
         raise ValueError(
             f"CELLxGENE has no data set {dataset_id!r}: look for its id on {PORTAL}, or download the .h5ad file there "
             f"and save it as {path}"
@@ -110,13 +110,15 @@ def _fetch_if_there(address: str, path: Path, **options: Any) -> bool:
     return True
 
 
-def _latest_version(address: str, path: Path, timeout: float) -> str | None:
-    """Where the latest version's file is, by the portal's list of a data set's versions; None if it has no such set."""
+def _latest_version(address: str, path: Path, timeout: float) -> tuple[str, int | None] | None:
+    """Where the latest version's file is and how long, by the portal's list of versions; None if it has no such set."""
     try:
         versions = twice(lambda: _read_json(address, timeout))
         # The list is from new to old; the portal has also sent it inside an object.
         latest = (versions["datasets"] if isinstance(versions, dict) else versions)[0]
-        return next(asset["url"] for asset in latest["assets"] if asset["filetype"].upper() == "H5AD")
+        asset = next(asset for asset in latest["assets"] if asset["filetype"].upper() == "H5AD")
+        size = asset.get("filesize")
+        return asset["url"], int(size) if isinstance(size, int | float) and size > 0 else None
     except (KeyError, IndexError, TypeError, AttributeError, StopIteration) as error:
         raise _failure(address, path, ValueError("its answer names no .h5ad file")) from error
     except FAILURES as error:

@@ -14,13 +14,14 @@ from .. import __version__, datasets
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..safe_files import write_whole
+from ..safe_folders import new_folder
 from .cohort import COHORT, report_on_cohort
 from .pictures import write_study
 from .studies import Log, examine, facts, size, warm_up
 
 Loader = Callable[[int], tuple[Distributions, np.ndarray]]
 BUILT_IN: Mapping[str, Loader] = {"Synth 2D": datasets.synth_2d, "Synth 200D": datasets.synth_200d}
-PAGE = "index.html"
+PAGE, FINDINGS = "index.html", "results.json"
 
 __all__ = ["BUILT_IN", "COHORT", "PAGE", "run", "summary"]
 
@@ -42,7 +43,7 @@ def run(
 
     Parameters
     ----------
-    output : folder; made if need be, files of an earlier demo in it are replaced
+    output : folder; made if need be. One with files is refused, unless these are of an earlier demo, which are replaced
     seed : of the data, the split and the learner
     loaders : by the name of the data set, functions of the seed that return Distributions and labels
     cohort : parameters of the simulated cohort that the report is about, see `datasets.make_cohort`
@@ -52,10 +53,35 @@ def run(
     verbose : 1 shows progress bars where there is a terminal
     log : is told in a line what comes next
     """
-    folder = Path(output)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"output {os.fspath(output)!r} is a file: give a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    options: dict[str, Any] = {"refits": refits, "permutations": permutations, "n_jobs": n_jobs, "verbose": verbose}
+    with new_folder(output, earlier=_earlier, last=FINDINGS, replace=True) as folder:
+        return _run(folder, seed, loaders, max_epochs, cohort=cohort, log=log, **options)
+
+
+def _earlier(folder: Path) -> list[str] | None:
+    """The files of an earlier demo, by its own list."""
+    try:
+        found = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
+        parts = [*found["datasets"], *([found["cohort"]] if "cohort" in found else [])]
+        files = [name for part in parts for name in part["files"] if os.path.basename(name) == name]
+        return [*dict.fromkeys([*files, PAGE, FINDINGS])] if "groundmetric" in found else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _run(
+    folder: Path,
+    seed: int,
+    loaders: Mapping[str, Loader],
+    max_epochs: int | None,
+    *,
+    cohort: Mapping[str, Any],
+    refits: int,
+    permutations: int,
+    n_jobs: int | None,
+    verbose: int,
+    log: Log,
+) -> dict[str, Any]:
     log("getting ready: after an installation, code is compiled once (up to a minute)")
     warm_up()
     learner = GroundMetricLearner(random_state=seed, verbose=verbose)
@@ -73,7 +99,7 @@ def run(
         folder, folder / PAGE, seed=seed, parameters=cohort, max_epochs=max_epochs, refits=refits,
         permutations=permutations, parts=parts, n_jobs=n_jobs, verbose=verbose, log=log,
     )  # fmt: skip
-    write_whole(folder / "results.json", [json.dumps(findings, indent=2).encode()])
+    write_whole(folder / FINDINGS, [json.dumps(findings, indent=2).encode()])
     return findings
 
 

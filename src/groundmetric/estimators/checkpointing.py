@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numbers
+import signal
+import threading
 from dataclasses import asdict
+from types import TracebackType
 from typing import Any
 
 import joblib
@@ -48,8 +51,45 @@ def _hash(value: Any, what: str) -> str:
         ) from None
 
 
+class _Deferred:
+    """Signals that end a program wait for the end of a step, so that the state can be written before they act.
+
+    A second one acts at once. Only where signals arrive: in the main thread.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Any] = {}
+        self._came: tuple[int, Any] | None = None
+
+    def begin(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            # SIGTERM ends a process without a word, unless somebody (the command line) listens to it.
+            listening = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+            self._handlers = {number: signal.signal(number, self._note) for number in listening}
+
+    def end(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._came, before = (number, frame), self._came
+        if before is not None:
+            self.act()
+
+    def __bool__(self) -> bool:
+        return self._came is not None
+
+    def act(self) -> None:
+        """Do what would have been done without us: as a rule, raise KeyboardInterrupt."""
+        if self._came is not None:
+            (number, frame), self._came = self._came, None
+            self._handlers[number](number, frame)
+
+
 class Saving:
     """The state of several runs, one after the other: loaded at first, then written as it grows.
+
+    As a context, an interruption (Ctrl-C) waits for the end of the present step, and the state is written before it.
 
     Attributes
     ----------
@@ -59,7 +99,7 @@ class Saving:
     """
 
     def __init__(self, checkpoints: Checkpoints | None) -> None:
-        self._checkpoints = checkpoints
+        self._checkpoints, self._interruption = checkpoints, _Deferred()
         saved = None if checkpoints is None else checkpoints.load()
         self.runs: list[Outcome] = []
         self.state: State | None = None
@@ -69,9 +109,20 @@ class Saving:
             self.runs = [_outcome(under(f"done{number}", saved)) for number in range(saved["n_done"])]
             self.state = under("run", saved) or None
 
+    def __enter__(self) -> Saving:
+        if self._checkpoints is not None:
+            self._interruption.begin()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._interruption.end()
+        if error is None:
+            self._interruption.act()
+
     def after_step(self, run: Any) -> None:
-        if self._checkpoints is not None and (run.finished or self._checkpoints.is_due()):
+        if self._checkpoints is not None and (run.finished or self._interruption or self._checkpoints.is_due()):
             self._checkpoints.write({**self._done(run.held_out), **named("run", state_of(run))})
+        self._interruption.act()
 
     def _done(self, held_out: np.ndarray) -> State:
         state: State = {"held_out": held_out, "n_done": len(self.runs)}

@@ -106,7 +106,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     verbose : int
         1 shows a progress bar where there is a terminal.
     checkpoint : path or None
-        File for the state of learning, from which the same fit goes on after an accident, to the same result.
+        File for the state of learning, from which the same fit goes on after an accident or Ctrl-C, to the same
+        result. A file that is no checkpoint is refused.
     checkpoint_every : float
         Seconds between two states at least.
 

@@ -36,6 +36,7 @@ def train_all(
     held_out = held_out if saving.held_out is None else saving.held_out
     total = settings.max_epochs * n_restarts
     with (
+        saving,
         workers(n_jobs) as threads,
         tqdm(total=total, desc="learning", unit="epoch", disable=None if verbose else True, leave=False) as bar,
     ):

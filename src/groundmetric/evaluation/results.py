@@ -184,7 +184,7 @@ class Comparison:
         return markdown(self, reference, score)
 
     def to_csv(self, path: str | Path) -> None:
-        """A row per method and split, a column per score."""
+        """A row per method and split, a column per score; an older table of this kind is replaced, no other file is."""
         from .tables import write_csv
 
         write_csv(self, path)

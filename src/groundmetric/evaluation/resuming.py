@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -73,8 +75,20 @@ class Kept:
         return result if result.status == OK else None
 
     def put(self, key: str, result: Result, time_limit: float | None, memory_limit: float | None) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)  # another process may have been done with it
         content = {"result": result.to_dict(), "time_limit": time_limit, "memory_limit": memory_limit}
         write_whole(self.folder / f"{key}.json", [json.dumps(content).encode()])
+
+
+def forget(folder: Path) -> None:
+    """Remove kept results, and the folder if there was nothing else in it."""
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if re.fullmatch(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.[0-9a-f]{16}\.part", path.name):
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _no_more(limit: float | None, before: float | None) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import safe_files
 from .intervals import Difference, Estimate
 from .results import LEVELS, Comparison
 from .running import OK
@@ -36,14 +36,13 @@ def markdown(comparison: Comparison, reference: str | None, score: str) -> str:
 def write_csv(comparison: Comparison, path: str | Path) -> None:
     columns = [(level, score) for level in comparison.levels for score in LEVELS[level]]
     head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(head)
-        for method, results in comparison.results.items():
-            for split, (result, (train, test)) in enumerate(zip(results, comparison.splits, strict=True)):
-                values = [result.scores.get(level, {}).get(score, np.nan) for level, score in columns]
-                row = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
-                writer.writerow([*row, *("" if np.isnan(value) else repr(float(value)) for value in values)])
+    rows = []
+    for method, results in comparison.results.items():
+        for split, (result, (train, test)) in enumerate(zip(results, comparison.splits, strict=True)):
+            values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
+            about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
+            rows.append([*about, *values])
+    safe_files.write_csv(path, head, rows)
 
 
 def _level_table(comparison: Comparison, level: str) -> str:

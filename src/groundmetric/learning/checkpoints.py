@@ -10,10 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from ..safe_files import Damaged, read_arrays, remove_leftovers, write_arrays
+from ..array_files import Damaged, beginning_of, read_arrays, write_arrays
+from ..safe_files import Foreign, refuse_foreign, remove_leftovers
 from .run_states import State
 
 _KIND, _VERSION = "groundmetric checkpoint", 1
+
+
+def check_place(path: str | os.PathLike) -> Path:
+    """Raise if a checkpoint would replace something else; returns where the one before it is kept."""
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"checkpoint is the folder {str(path)!r}: expected the name of a file")
+    before = path.with_name(f"{path.name}.before")
+    for some in (path, before):
+        refuse_foreign(some, beginning_of(_KIND), _KIND)
+    return before
 
 
 class Checkpoints:
@@ -29,9 +41,7 @@ class Checkpoints:
 
     def __init__(self, path: str | os.PathLike, every: float, belongs_to: dict[str, str]) -> None:
         self.path, self.every, self.belongs_to = Path(path), every, belongs_to
-        self.before = self.path.with_name(f"{self.path.name}.before")
-        if self.path.is_dir():
-            raise ValueError(f"checkpoint is the folder {str(self.path)!r}: expected the name of a file")
+        self.before = check_place(path)
         self._written = time.monotonic()
         self._warned = False
 
@@ -68,8 +78,9 @@ class Checkpoints:
         description = {"belongs_to": self.belongs_to, "values": values}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            check_place(self.path)  # somebody may have written there meanwhile
             write_arrays(self.path, _KIND, _VERSION, description, arrays, keep=self.before)
-        except OSError as error:
+        except (OSError, Foreign) as error:
             if not self._warned:
                 self._warn(f"no checkpoint could be written to {str(self.path)!r} ({error}); learning goes on")
             self._warned = True

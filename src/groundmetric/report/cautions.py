@@ -116,14 +116,20 @@ def _patients(obs: pd.DataFrame, sample_key: str, group_key: str | None) -> list
     return []
 
 
-def cautions_of_training(params: dict[str, Any], converged: bool, epochs: int) -> list[Caution]:
+def cautions_of_training(
+    params: dict[str, Any], converged: bool, epochs: int, interrupted: bool = False
+) -> list[Caution]:
     """What the training itself gives rise to."""
     found = []
     if params.get("raw_counts"):
         found.append(
             Caution("Raw counts", "The values look like raw counts: normalise them, take logarithms, and learn again.")
         )
-    if not converged:
+    if interrupted:
+        found.append(
+            Caution("Training was interrupted", f"Somebody ended it after {epochs} epochs: let it run to its end.")
+        )
+    elif not converged:
         found.append(
             Caution("Training was stopped", f"It had not converged after {epochs} epochs: allow more with --epochs.")
         )

@@ -42,8 +42,9 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
     }
     shown = {name: str(value) for name, value in learner.items() if name not in ("verbose", "n_jobs")}
     history = run.entry["history"]
+    stopped = "interrupted" if findings.get("interrupted") else "stopped at the last"
     course = {
-        "Epochs": f"{len(history['loss'])} ({'converged' if run.entry['converged'] else 'stopped at the last'})",
+        "Epochs": f"{len(history['loss'])} ({'converged' if run.entry['converged'] else stopped})",
         "Time": f"{findings['seconds']:.1f} s" if findings.get("seconds") is not None else "not noted",
         "Seed": str(params.get("random_state", 0)),
     }

@@ -49,7 +49,7 @@ def write(
     Parameters
     ----------
     run : folder that `groundmetric learn` wrote, or a Run
-    output : file to write; None: report.html in the folder of the run
+    output : file to write; None: report.html in the folder of the run. An older report is replaced, no other file is.
     title : of the page
     group_key : column of `obs`, the patient: whose samples are held out and drawn together
     cell_type_key : column of `obs`; None: "cell_type" or the like, where there is one
@@ -57,13 +57,14 @@ def write(
     refits : fits on samples drawn anew, for the stability of genes; 0: none
     permutations : of labels, to test scores and genes against chance; each costs a whole evaluation
     evaluation : whether to score the metric on held-out samples, against quick baselines
-    figures : folder for every figure as PNG and SVG; None: none
+    figures : folder for every figure as PNG and SVG, over older ones of the same names; None: none
     parts : sections to add
     """
     run = run if isinstance(run, Run) else Run.open(run)
     if output is None and run.folder is None:
         raise ValueError("output is None: for a run that has no folder, say which file to write")
     path = Path(output) if output is not None else run.folder / REPORT  # type: ignore[operator]
+    check_place(path)
     content = collect(
         run, title=title, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, refits=refits,
         permutations=permutations, evaluation=evaluation, parts=parts, n_jobs=n_jobs, verbose=verbose, log=log,
@@ -76,9 +77,8 @@ def write(
 
 
 def save(content: Content, path: Path) -> dict[str, Any]:
-    """Write the page, whole or not at all, and return what it says first."""
-    if path.is_dir():
-        raise ValueError(f"output {str(path)!r} is a folder: give a file")
+    """Write the page, whole or not at all, over an older page only, and return what it says first."""
+    check_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = page(content).encode()
     write_whole(path, [text])
@@ -91,6 +91,22 @@ def save(content: Content, path: Path) -> dict[str, Any]:
         "scores": None if content.evaluation is None else content.evaluation.rows,
         "against_chance": None if content.evaluation is None else content.evaluation.test,
     }
+
+
+def check_place(path: Path) -> None:
+    """Raise if a page would replace something else."""
+    if path.is_dir():
+        raise ValueError(f"output {str(path)!r} is a folder: give a file")
+    if os.path.lexists(path) and not is_page(path):
+        raise ValueError(f"output {str(path)!r} exists and is no earlier report: it would be lost; give another file")
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is a page that `save` wrote, or empty."""
+    if not path.is_file():
+        return False
+    content = path.read_bytes()
+    return not content or (content.startswith(b"<!doctype html>") and b"<footer>Made by groundmetric " in content)
 
 
 def collect(
@@ -145,7 +161,12 @@ def collect(
         summary=_say(run, scores, stable, types, feature),
         cautions=[
             *cautions_of(run.samples.obs, run.label_key, run.sample_key, group_key),
-            *cautions_of_training(run.stored.params, bool(run.entry["converged"]), len(run.entry["history"]["loss"])),
+            *cautions_of_training(
+                run.stored.params,
+                bool(run.entry["converged"]),
+                len(run.entry["history"]["loss"]),
+                bool(run.findings.get("interrupted")),
+            ),
         ],
         samples=samples,
         cells=cells,

@@ -27,6 +27,7 @@ from ..evaluation import (
 )
 from ..evaluation.feasibility import Split
 from ..evaluation.running import Cohort, fit
+from ..safe_files import write_whole
 from .cohorts import Labelled
 from .figures import draw_scores, save
 from .keeping import without_nan
@@ -182,11 +183,11 @@ def _write(
     learned = f"samples by {found.methods[0]}, learned from the first training part (filled), and their distances"
     shown = {"scores.png": "scores of all methods", "samples.png": learned}
     text += [found.to_markdown(), *(f"![{shown[name]}]({name})" for name in pictures)]
-    (folder / "results.md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    write_whole(folder / "results.md", ["\n\n".join(text).encode() + b"\n"])
     found.to_csv(folder / "results.csv")
     permuted = None if test is None else test.to_dict()
     content = {"comparison": found.to_dict(), "permutation_test": permuted}
-    (folder / "results.json").write_text(json.dumps(content) + "\n")
+    write_whole(folder / "results.json", [json.dumps(content).encode() + b"\n"])
     return without_nan(
         {
             "n_samples": len(cohort.D),

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from .. import pl
 from ..estimators.preparation import feature_moments
+from ..safe_files import replacing
 from . import paper
 from .protocol import DEFAULTS, LEARNED, Plan, halves, learner, methods_of_the_paper, synthetic
 
@@ -66,7 +67,8 @@ def _title(ax: Axes, text: str, above: float = 40.0) -> None:
 def save(figure: Figure, folder: Path, name: str) -> str:
     """As a small PNG; its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.png", dpi=DPI, pil_kwargs={"optimize": True})
+    with replacing(folder / f"{name}.png") as file:
+        figure.savefig(file, format="png", dpi=DPI, pil_kwargs={"optimize": True})
     return f"{name}.png"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..safe_files import write_whole
 from . import classification, clustering, figures, real, surface, timing
 from .keeping import read, without_nan, write
 from .pages import MARK, write_page
@@ -102,7 +103,7 @@ def check_output(folder: Path) -> None:
 def _work_folder(folder: Path, quick: bool, seed: int) -> Path:
     work = folder / WORK
     work.mkdir(parents=True, exist_ok=True)
-    (work / ".gitignore").write_text("*\n")
+    write_whole(work / ".gitignore", [b"*\n"])
     inside = work / f"{'quick' if quick else 'full'}-{seed}"
     inside.mkdir(exist_ok=True)
     return inside

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from .. import safe_files
 
 
 def prose(text: str, **values: Any) -> str:
@@ -33,10 +34,7 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> str:
     """A file with a column per key; its name."""
     head = list(dict.fromkeys(key for row in rows for key in row))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, head, restval="")
-        writer.writeheader()
-        writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    safe_files.write_csv(path, head, [[_cell(row.get(key)) for key in head] for row in rows])
     return path.name
 
 

@@ -21,10 +21,12 @@
   }
 
   function csv(table) {
+    // Text that a spreadsheet would run as a formula gets a quote before it; numbers stay as they are.
+    const safe = (text) => (/^[=+\-@\t\r\n＝＋－＠]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(text) ? "'" + text : text);
     const quoted = (text) => (/[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text);
     const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
-    const head = [...table.tHead.rows[0].cells].map((cell) => quoted(cell.textContent));
-    const lines = rows.map((row) => [...row.cells].map((_, column) => quoted(content(row, column))).join());
+    const head = [...table.tHead.rows[0].cells].map((cell) => quoted(safe(cell.textContent)));
+    const lines = rows.map((row) => [...row.cells].map((_, column) => quoted(safe(content(row, column)))).join());
     return [head.join(), ...lines].join("\r\n") + "\r\n";
   }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ...safe_files import write_whole
 from ..tables import prose
 from .ablations import surface, timing
 from .classification import classification
@@ -27,7 +28,7 @@ def write_page(findings: dict[str, Any], output: Path, *, quick: bool, version: 
     for section, write in SECTIONS.items():
         if section in findings:
             parts += write(findings[section], folder)
-    (output / "results.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    write_whole(output / "results.md", ["\n\n".join(parts).encode() + b"\n"])
     return ["results.md", *sorted(f"results/{path.name}" for path in folder.iterdir() if not path.name.startswith("."))]
 
 
