@@ -57,7 +57,6 @@ class Cost(enum.IntEnum):
         distances = euclidean(x, y)
         return np.square(distances, out=distances) if self is Cost.SQUARED else distances
 
-
     def slopes(self, steps: np.ndarray) -> np.ndarray:
         """A row for each step s whose product with s is what s costs: how a cost is shared out among the components.
 
@@ -85,7 +84,9 @@ def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:
     """
     found, expected = np.asarray(metric.distances(x, y), dtype=np.float64), (x.shape[0], y.shape[0])
     if found.shape != expected:
-        raise BadDistances(f"metric {metric!r} gave distances of shape {found.shape}: expected {expected}, one per pair")
+        raise BadDistances(
+            f"metric {metric!r} gave distances of shape {found.shape}: expected {expected}, one per pair"
+        )
     lowest, highest = (float(found.min()), float(found.max())) if found.size else (0.0, 0.0)
     if not np.isfinite(lowest + highest):
         wrong = found[~np.isfinite(found)]

@@ -144,7 +144,7 @@ def test_coordinates_whose_squares_are_within_the_range_of_numbers_have_distance
     ("points", "metric"), [(np.full((2, 40), 1e200) * [[1.0], [-1.0]], "euclidean"), (np.ones((3, 4)), "correlation")]
 )
 def test_single_points_without_a_finite_distance_are_refused(points, metric):
-    with pytest.raises(ValueError, match="out of range: divide the points|gave nan as a distance"):
+    with pytest.raises(ValueError, match=r"out of range: divide the points|gave nan as a distance"):
         gm.pairwise_distances(points, metric=metric)
 
 

@@ -114,8 +114,10 @@ def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
 
 def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable, Any, Any]:
     """The method's distances between points; where it projects them, that is done once and not for every block."""
-    metric = getattr(method, "metric_", None)
+    metric: Any = getattr(method, "metric_", None)
     plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
-    if plain and is_projection(metric) and not isinstance(metric, EuclideanMetric):  # it takes sparse points as they are
+    if (
+        plain and is_projection(metric) and not isinstance(metric, EuclideanMetric)
+    ):  # it takes sparse points as they are
         return metric.cost.between, metric.project(train), metric.project(test)
     return method.point_distances, train, test

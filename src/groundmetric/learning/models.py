@@ -74,8 +74,7 @@ class LinearModel:
         return EmbeddedPairs(embedding, pair_transport(Masses.of(D), first, second, k, cost=self.cost, **options))
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        components = parameters / self.scale
-        return GroundMetric(components).project(D.points) - components @ self.centre
+        return GroundMetric(parameters / self.scale).project(D.points)
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
         return parameters
@@ -112,7 +111,7 @@ class DiagonalModel(LinearModel):
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
         weights = parameters[0] / self.scale
         points = D.points.toarray() if sparse.issparse(D.points) else D.points
-        return (points - self.centre) * weights
+        return points * weights
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
         return np.diag(parameters[0])
