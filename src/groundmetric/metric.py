@@ -134,7 +134,7 @@ class GroundMetric:
         if bare:
             return self._diagonal(np.zeros(self.n_features, np.int64))
         variances = np.ones(self.n_features) if self.variances is None else self.variances
-        # Powers of 2 bring weights to about 1 before they are squared, and the largest product too: features of the size
+        # Powers of 2 bring weights to about 1 before they are squared, and the largest product too: features of size
         # 10⁻¹⁶⁰ have weights of 10¹⁶⁰. Such factors round nothing.
         power = np.frexp(self._largest_weights())[1]
         used = (self._largest_weights() > 0) & (variances > 0)
