@@ -74,7 +74,8 @@ class LinearModel:
         return EmbeddedPairs(embedding, pair_transport(Masses.of(D), first, second, k, cost=self.cost, **options))
 
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
-        return GroundMetric(parameters / self.scale).project(D.points)
+        components = parameters / self.scale
+        return GroundMetric(components).project(D.points) - components @ self.centre
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
         return parameters
@@ -111,7 +112,7 @@ class DiagonalModel(LinearModel):
     def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
         weights = parameters[0] / self.scale
         points = D.points.toarray() if sparse.issparse(D.points) else D.points
-        return points * weights
+        return (points - self.centre) * weights
 
     def rows(self, parameters: np.ndarray) -> np.ndarray:
         return np.diag(parameters[0])
