@@ -18,6 +18,7 @@ from scipy.spatial.distance import cdist
 
 from groundmetric import Distributions, GroundMetric
 from groundmetric.array_files import write_arrays
+from groundmetric.diagonal_metric import DiagonalMetric
 
 W = np.array([[2.0, 0.0, -1.0], [0.5, 3.0, 1.0]])
 NAMES = ["größe", "重さ", "µ 'quoted' \"x\""]
@@ -87,6 +88,16 @@ def test_importance_sums_to_one_and_counts_the_spread_of_the_data():
     assert_allclose(LEARNED.importance(), share / share.sum())
     assert LEARNED.importance().sum() == pytest.approx(1.0)
     assert_allclose(GroundMetric(W).importance(), (W**2).sum(axis=0) / (W**2).sum())
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-100, 1e150])
+@pytest.mark.parametrize("kind", [lambda w, **known: GroundMetric(np.diag(w), **known), DiagonalMetric])
+def test_importance_of_features_of_any_size(scale, kind):
+    """Weights of 10¹⁶⁰ and variances of 10⁻³²⁰ are squared and multiplied without leaving the range of numbers."""
+    weights, spreads = np.array([2.0, 1.0, 0.0]), np.array([1.0, 3.0, 5.0])
+    scales = np.array([scale, 1.0, scale])
+    metric = kind(weights / scales, variances=(spreads * scales) ** 2)
+    assert_allclose(metric.importance(), [4 / 13, 9 / 13, 0.0], rtol=1e-3)
 
 
 def test_the_bare_importance_is_the_diagonal_of_the_matrix():

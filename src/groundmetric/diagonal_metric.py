@@ -63,5 +63,8 @@ class DiagonalMetric(GroundMetric):
     def matrix(self) -> np.ndarray:
         return np.diag(self.weights**2)
 
-    def _diagonal(self) -> np.ndarray:
-        return self.weights**2
+    def _largest_weights(self) -> np.ndarray:
+        return self.weights
+
+    def _diagonal(self, power: np.ndarray) -> np.ndarray:
+        return np.ldexp(self.weights, power) ** 2

@@ -19,11 +19,11 @@ from .distributions import Distributions, as_distributions
 from .kept_distances import Found, KeptDistances, fill_gaps, telling
 from .metric import GroundMetric
 from .parallel import Threads, in_rounds
-from .point_distances import Cost
+from .point_distances import BadDistances, Cost, checked_distances
 from .transport import Auto, Details, Exact, Status
 from .transport.checks import points_in_range
 from .transport.choice import resolve_solver
-from .transport.clouds import clouds_of, is_euclidean, is_projection, projected
+from .transport.clouds import clouds_of, is_euclidean, is_projection, name_the_bad, projected
 from .transport.details import compare_all
 from .transport.masses import Masses
 from .transport.pairs import PairTransport, pair_transport
@@ -91,7 +91,10 @@ def pairwise_distances(
     with workers(n_jobs) as threads:
 
         def compute(first: np.ndarray, second: np.ndarray, found: Found) -> Details:
-            return _solve_all(chosen, reason, cohorts, first, second, ground, threads, verbose, found)
+            try:
+                return _solve_all(chosen, reason, cohorts, first, second, ground, threads, verbose, found)
+            except BadDistances as bad:
+                raise name_the_bad(bad, ground, cohorts, first, second) from None
 
         details = fill_gaps(kept, rows, cols + shift, compute)
     _warn_of_all(details)
@@ -287,12 +290,7 @@ def _between_single_points(
 ) -> Details:
     """Between single points there is nothing to transport."""
     shift = 0 if len(cohorts) == 1 else len(cohorts[0])
-    values = metric.distances(cohorts[0].points, cohorts[-1].points)[first, second - shift]
-    if not np.isfinite(values).all():
-        raise ValueError(
-            f"distances between points under metric {metric!r} are not all finite: either coordinates are too large "
-            "(divide the points by a constant), or it is not defined for some of the points"
-        )
+    values = checked_distances(metric, cohorts[0].points, cohorts[-1].points)[first, second - shift]
     return Details(solver, reason, values, values, values, Counter({Status.OPTIMAL: first.size}))
 
 

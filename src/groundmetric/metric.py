@@ -131,15 +131,27 @@ class GroundMetric:
 
         `bare=True` gives the diagonal of M itself. Without known variances (a metric made by hand) all count as 1.
         """
-        diagonal = self._diagonal()
         if bare:
-            return diagonal
-        share = diagonal if self.variances is None else diagonal * self.variances
-        total = share.sum()
-        return share / total if total > 0 else np.full(share.size, 1.0 / share.size)
+            return self._diagonal(np.zeros(self.n_features, np.int64))
+        variances = np.ones(self.n_features) if self.variances is None else self.variances
+        # Powers of 2 bring weights to about 1 before they are squared, and the largest product too: features of size
+        # 10⁻¹⁶⁰ have weights of 10¹⁶⁰. Such factors round nothing.
+        power = np.frexp(self._largest_weights())[1]
+        used = (self._largest_weights() > 0) & (variances > 0)
+        if not used.any():
+            return np.full(self.n_features, 1.0 / self.n_features)
+        highest = np.max((2 * power + np.frexp(variances)[1])[used])
+        share = self._diagonal(-power) * np.ldexp(variances, np.where(used, 2 * power - highest, 0))
+        return share / share.sum()
 
-    def _diagonal(self) -> np.ndarray:
-        return np.einsum("cf,cf->f", self.components, self.components)
+    def _largest_weights(self) -> np.ndarray:
+        """The size of each feature's largest weight."""
+        return np.abs(self.components).max(axis=0)
+
+    def _diagonal(self, power: np.ndarray) -> np.ndarray:
+        """The diagonal of M where each feature's weights are multiplied by 2 to this power."""
+        rows = np.ldexp(self.components, power)
+        return np.einsum("cf,cf->f", rows, rows)
 
     def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
         """Something between this metric (weight 0) and another (weight 1), e.g. a learned and the Euclidean metric.

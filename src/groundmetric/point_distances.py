@@ -13,6 +13,8 @@ from scipy.spatial.distance import cdist
 _FEW_FEATURES = 16
 # Where |x - y|² is this small a share of |x|² + |y|², too many digits of it are lost in the matrix product.
 _CANCELLED = 1e-6
+# Distances that are negative by no more than this share of the largest are 0 but for rounding.
+_ROUNDING = 1e-9
 
 
 class Cost(enum.IntEnum):
@@ -55,6 +57,48 @@ class Cost(enum.IntEnum):
         distances = euclidean(x, y)
         return np.square(distances, out=distances) if self is Cost.SQUARED else distances
 
+    def slopes(self, steps: np.ndarray) -> np.ndarray:
+        """A row for each step s whose product with s is what s costs: how a cost is shared out among the components.
+
+        >>> Cost.EUCLIDEAN.slopes(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [[0.6, 0.8], [0.0, 0.0]]
+        """
+        if self is Cost.MANHATTAN:
+            return np.sign(steps)
+        if self is Cost.SQUARED:
+            return steps
+        lengths = self.norm(steps)
+        return steps / np.where(lengths > 0, lengths, 1.0)[:, None]
+
+
+class BadDistances(ValueError):
+    """A metric gave what no distance can be."""
+
+
+def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:
+    """``metric.distances(x, y)``: one for every two points, finite, and not negative but for rounding; else an error.
+
+    >>> import groundmetric as gm
+    >>> checked_distances(gm.GroundMetric([[2.0]]), np.array([[0.0]]), np.array([[3.0]])).tolist()
+    [[6.0]]
+    """
+    found, expected = np.asarray(metric.distances(x, y), dtype=np.float64), (x.shape[0], y.shape[0])
+    if found.shape != expected:
+        raise BadDistances(
+            f"metric {metric!r} gave distances of shape {found.shape}: expected {expected}, one per pair"
+        )
+    lowest, highest = (float(found.min()), float(found.max())) if found.size else (0.0, 0.0)
+    if not np.isfinite(lowest + highest):
+        wrong = found[~np.isfinite(found)]
+        raise BadDistances(
+            f"metric {metric!r} gave {wrong[0] if wrong.size else highest} as a distance between points: either it is "
+            "not defined for some of them, which have to be left out (the correlation with a point whose features are "
+            "all equal, say), or coordinates are too large (divide the points by a constant)"
+        )
+    if lowest < -_ROUNDING * max(highest, -lowest):
+        raise BadDistances(f"metric {metric!r} gave {lowest:g} as a distance between points: none can be negative")
+    return np.maximum(found, 0.0, out=found) if lowest < 0.0 else found
+
 
 def _manhattan(x: Any, y: Any) -> np.ndarray:
     if sparse.issparse(x) or sparse.issparse(y):
@@ -68,7 +112,8 @@ def euclidean(x: Any, y: Any) -> np.ndarray:
     """Distances between the rows of x and y, accurate also between points that nearly coincide.
 
     With many features the matrix product |x|² - 2xy + |y|² is tens of times faster than subtracting, but loses digits
-    where points are close to each other; those few are computed again from the difference itself.
+    where points are close to each other; those few are computed again from the difference itself. They are few around
+    the mean of the points; where one point is so far away that the others coincide beside it, they are many.
 
     >>> euclidean(np.full((1, 40), 1e8), np.full((1, 40), 1e8 + 1.0)).round(6).tolist()
     [[6.324555]]
@@ -78,14 +123,20 @@ def euclidean(x: Any, y: Any) -> np.ndarray:
     x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
     from sklearn.metrics.pairwise import euclidean_distances  # see above
 
-    squared = euclidean_distances(x, y, squared=True)
-    close = squared <= _CANCELLED * (_square_norms(x)[:, None] + _square_norms(y))
+    near_x, near_y = (x, y) if sparse.issparse(x) or sparse.issparse(y) else _around_mean(x, y)
+    squared = euclidean_distances(near_x, near_y, squared=True)
+    close = squared <= _CANCELLED * (_square_norms(near_x)[:, None] + _square_norms(near_y))
     rows, cols = np.nonzero(close)
     chunk = max(1, 10_000_000 // x.shape[1])
     for low in range(0, rows.size, chunk):
         i, j = rows[low : low + chunk], cols[low : low + chunk]
         squared[i, j] = _square_norms(x[i] - y[j])
     return np.sqrt(squared, out=squared)
+
+
+def _around_mean(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    centre = 0.5 * (x.mean(axis=0) + y.mean(axis=0))
+    return x - centre, y - centre
 
 
 def _square_norms(x: Any) -> np.ndarray:

@@ -188,3 +188,16 @@ def test_a_feature_whose_variance_is_out_of_range_is_named(form):
     wild = Distributions(form(points), np.repeat(np.arange(4), 4), features=["low", "high", "mid"])
     with pytest.raises(ValueError, match="variance of feature 'high' is out of the range"):
         learner().fit(wild, [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_a_feature_too_small_to_be_squared_is_refused_and_a_small_one_is_not(kind):
+    """Of the size 10⁻¹⁷⁰ it would be taken for a constant; of 10⁻¹⁶⁰ it counts as it does in other units."""
+    plain = learner().fit(D, y).metric_.importance()
+    owners = np.repeat(D.names, D.sizes)
+    small = learner().fit(Distributions(kind(D.points * 1e-160), owners), y).metric_.importance()
+    assert_allclose(small, plain, atol=0.01)
+    scale = np.ones(D.shape[1])
+    scale[1] = 1e-170
+    with pytest.raises(ValueError, match="variance of feature 1 is out of the range of numbers: multiply"):
+        learner().fit(Distributions(kind(D.points * scale), owners), y)

@@ -184,6 +184,16 @@ def test_components_are_turned_onto_their_principal_axes(ax):
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1\n90%", "2\n10%"]
 
 
+def test_components_of_manhattan_costs_are_not_turned(ax):
+    """A rotation would be another metric."""
+    metric = gm.GroundMetric([[1.0, 1.0], [2.0, -2.0]], cost="manhattan")
+    gm.pl.components(metric, ax)
+    shown = np.asarray(ax.images[0].get_array()).T
+    assert_allclose(np.abs(shown), np.array([[2.0, 2.0], [1.0, 1.0]]) / np.sqrt(10.0))
+    with pytest.raises(ValueError, match="'learned' has Manhattan costs"):
+        gm.pl.ellipse(metric)
+
+
 def test_components_are_in_units_of_the_spread_and_their_squares_are_the_importance(ax):
     metric = gm.GroundMetric([[1.0, 2.0], [0.5, -1.0]], variances=[4.0, 0.25])
     shown = pl.components(metric, ax).images[0].get_array()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 from sklearn.exceptions import ConvergenceWarning
 
@@ -144,5 +144,86 @@ def test_coordinates_whose_squares_are_within_the_range_of_numbers_have_distance
     ("points", "metric"), [(np.full((2, 40), 1e200) * [[1.0], [-1.0]], "euclidean"), (np.ones((3, 4)), "correlation")]
 )
 def test_single_points_without_a_finite_distance_are_refused(points, metric):
-    with pytest.raises(ValueError, match="are not all finite"):
+    with pytest.raises(ValueError, match=r"out of range: divide the points|gave nan as a distance"):
         gm.pairwise_distances(points, metric=metric)
+
+
+@pytest.mark.parametrize("far", [1e14, 1e36, 1e150])
+@pytest.mark.parametrize("cost", ["euclidean", "manhattan", "squared"])
+@pytest.mark.parametrize("k", [1, 2, 17, 40])
+def test_distances_do_not_depend_on_other_distributions(far, cost, k):
+    """A fill value in one distribution changes nothing between the others."""
+    D = cohort(np.random.default_rng(0), [5, 9, 3, 4], k)
+    points = D.points.copy()
+    points[D.bounds[2] : D.bounds[3]] = far
+    spoiled = gm.Distributions(points, np.repeat(D.names, D.sizes))
+    metric = gm.GroundMetric(np.eye(k), cost=cost)
+    plain = gm.pairwise_distances(D[[0, 1, 3]], metric=metric)
+    assert_array_equal(gm.pairwise_distances(spoiled, metric=metric)[np.ix_([0, 1, 3], [0, 1, 3])], plain)
+    found, places = gm.kneighbors(spoiled, n_neighbors=1, metric=metric)
+    np.fill_diagonal(plain, np.inf)
+    assert_array_equal(found[[0, 1, 3], 0], plain.min(axis=1))
+    assert_array_equal(places[[0, 1, 3], 0], np.array([0, 1, 3])[plain.argmin(axis=1)])
+
+
+@pytest.mark.parametrize("solver", ["entropic", "sliced", "gaussian", "mixture", "coarse"])
+def test_variants_do_not_depend_on_other_distributions(solver):
+    D = cohort(np.random.default_rng(0), [5, 9, 3], 2)
+    points = D.points.copy()
+    points[D.bounds[2] :] = 1e20
+    spoiled = gm.Distributions(points, np.repeat(D.names, D.sizes))
+    options = {"epsilon": 0.5} if solver == "entropic" else {}
+    there, alone = (gm.pairwise_distances(some, solver=solver, **options)[0, 1] for some in (spoiled, D[:2]))
+    assert_allclose(there, alone, rtol=1e-12)
+
+
+def test_distances_between_points_beside_one_that_is_far_away():
+    x = np.random.default_rng(0).normal(size=(30, 40))
+    expected = cdist(x, x)
+    x[7] = 1e30
+    kept = np.arange(30) != 7
+    assert_allclose(euclidean(x, x)[np.ix_(kept, kept)], expected[np.ix_(kept, kept)], rtol=1e-9)
+
+
+def test_a_distribution_that_is_out_of_range_is_named():
+    D = gm.Distributions([[0.0], [1.0], [1e200]], ["ann", "bob", "zoe"])
+    with pytest.raises(ValueError, match=r"distribution 'zoe' reach 1.0e\+200"):
+        gm.pairwise_distances(D)
+
+
+class Own(gm.GroundMetric):
+    """Gives a distance of one's own from the point 0."""
+
+    given = -1.0
+
+    def distances(self, x, y=None):
+        found = super().distances(x, y)
+        found[(x == 0).all(axis=1)] = self.given
+        return found
+
+
+@pytest.mark.parametrize("solver", ["exact", "partial", "entropic"])
+@pytest.mark.parametrize("given", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("size", [1, 3])
+def test_bad_distances_of_a_metric_name_the_distribution(solver, given, size):
+    points = np.random.default_rng(0).normal(size=(3 * size, 2))
+    points[size] = 0.0
+    D = gm.Distributions(points, np.repeat(["ann", "bob", "zoe"], size))
+    metric = Own(np.eye(2))
+    metric.given = given
+    options = {"share": 0.5} if solver == "partial" else {}
+    with pytest.raises(ValueError, match=rf"'bob'.*metric Own.* gave {given:g} as a distance"):
+        gm.pairwise_distances(D, metric=metric, solver=solver, **options)
+    with pytest.raises(ValueError, match="'bob'"):
+        gm.kneighbors(D, n_neighbors=1, metric=metric)
+    with pytest.raises(ValueError, match="'bob'"):
+        gm.pairwise_distances(D, metric=metric.blend(gm.GroundMetric.euclidean(2)))
+
+
+def test_a_constant_point_has_no_correlation():
+    points = np.random.default_rng(0).normal(size=(9, 4))
+    points[4] = 2.0
+    D = gm.Distributions(points, np.repeat(["ann", "bob", "zoe"], 3))
+    with pytest.raises(ValueError, match=r"distribution 'bob': metric 'correlation' gave nan .*left out"):
+        gm.pairwise_distances(D, metric="correlation")
+    assert gm.pairwise_distances(D[[0, 2]], metric="correlation")[0, 1] > 0

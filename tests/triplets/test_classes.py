@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric.triplets import Classes, Triplets, nearest_triplets, random_triplets
+from groundmetric.triplets.indices import Pool
 
 SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
 
@@ -154,3 +155,30 @@ def test_classes_of_one_size_need_no_weights():
     labels = labels_of((5, 5, 5))
     assert random_triplets(Classes(labels, balanced=True), 2, np.random.RandomState(0)).weight is None
     assert Classes(labels, balanced=True).at(np.arange(9)).balanced
+
+
+def test_from_large_classes_neighbours_are_drawn_without_a_copy_of_the_class(monkeypatch):
+    """To copy or shuffle a class for each of its members takes the square of its size: minutes for 100,000 points."""
+
+    def copied(pool):
+        raise AssertionError("a class was copied for one anchor")
+
+    labels, t = labels_of((2500, 3000)), 3
+    monkeypatch.setattr(Pool, "all", copied)
+    triplets = random_triplets(labels, t, np.random.RandomState(0))
+    assert len(triplets) == labels.size * t**2
+    assert len(set(zip(triplets.i, triplets.j, triplets.k, strict=True))) == len(triplets)
+    assert np.all(triplets.i != triplets.j)
+    assert_array_equal(labels[triplets.i], labels[triplets.j])
+    assert np.all(labels[triplets.k] != labels[triplets.j])
+    for c in (0, 1):  # every member is drawn about as often, the ones beside the anchor too
+        drawn = np.bincount(triplets.k[labels[triplets.k] == c], minlength=labels.size)[labels == c] / t
+        assert drawn.mean() == pytest.approx(t * np.mean(labels != c) / np.mean(labels == c))
+        assert drawn.var() == pytest.approx(drawn.mean(), rel=0.15)  # as of independent draws
+
+
+def test_what_was_drawn_from_classes_of_a_usual_size_stays():
+    """Seeds of earlier versions give the same triplets."""
+    triplets = random_triplets(labels_of((6, 5)), 2, np.random.RandomState(0))
+    expected = [[5, 5, 3, 3, 9, 9, 2, 2], [1, 7, 1, 7, 5, 3, 5, 3]]
+    assert [triplets.i[:8].tolist(), triplets.k[:8].tolist()] == expected

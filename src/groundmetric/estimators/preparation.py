@@ -11,17 +11,36 @@ from ..distributions import Distributions
 
 # Entries of the points that are copied at a time: 2 MB.
 _BLOCK = 2**18
+# The square of anything smaller is 0, or has few digits.
+_LEAST = 1e-150
 
 
 def feature_moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of every feature over all points, in float64, without a copy of the points."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean, variance = _sparse_moments(D.points) if sparse.issparse(D.points) else _dense_moments(D.points)
-    if not np.isfinite(variance).all():
-        worst = int(np.argmin(np.isfinite(variance)))
-        name = worst if D.features is None else repr(D.features[worst])
-        raise ValueError(f"the variance of feature {name} is out of the range of numbers: divide it by a constant")
+    _refuse(D, ~np.isfinite(variance), "divide")
+    _refuse(D, _lost(D.points, variance), "multiply")
     return mean, variance
+
+
+def _refuse(D: Distributions, features: np.ndarray, remedy: str) -> None:
+    """An error that names the first of these features, if there are any."""
+    if features.any():
+        worst = int(np.argmax(features))
+        name = worst if D.features is None else repr(D.features[worst])
+        raise ValueError(f"the variance of feature {name} is out of the range of numbers: {remedy} it by a constant")
+
+
+def _lost(points: Any, variance: np.ndarray) -> np.ndarray:
+    """Which features have a variance of 0 although they vary: by so little that the squares are no numbers above 0."""
+    lost, still = np.zeros(variance.size, bool), np.flatnonzero(variance == 0)
+    if still.size:
+        some = points[:, still]
+        lowest, highest = some.min(axis=0), some.max(axis=0)
+        apart = (highest - lowest).toarray().ravel() if sparse.issparse(some) else highest - lowest
+        lost[still] = (apart > 0) & (apart < _LEAST)
+    return lost
 
 
 def _sparse_moments(points: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -36,4 +36,4 @@ def fit_in(
         return learner.fit(D, codes).metric_
     projected = Distributions(projection.project(D.points), np.repeat(np.arange(len(D)), D.sizes), weights=D.weights)
     inner = learner.fit(projected, codes).metric_
-    return GroundMetric(inner.components @ projection.components, D.features)
+    return GroundMetric(inner.components @ projection.components, D.features, cost=inner.cost)

@@ -12,8 +12,8 @@ from ..distributions import Distributions
 from ..estimators.checks import check_number
 from ..estimators.method import GroundMetricMethod
 from ..estimators.votes import check_weights, class_shares
-from ..metric import GroundMetric
-from ..point_distances import euclidean
+from ..metric import EuclideanMetric
+from ..transport.clouds import is_projection
 from .scores import encode
 
 # Entries of a block of distances between points: 64 MB, and as much again to find the nearest.
@@ -114,8 +114,10 @@ def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
 
 def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable, Any, Any]:
     """The method's distances between points; where it projects them, that is done once and not for every block."""
-    metric = getattr(method, "metric_", None)
+    metric: Any = getattr(method, "metric_", None)
     plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
-    if plain and type(metric) is GroundMetric:
-        return euclidean, metric.project(train), metric.project(test)
+    if (
+        plain and is_projection(metric) and not isinstance(metric, EuclideanMetric)
+    ):  # it takes sparse points as they are
+        return metric.cost.between, metric.project(train), metric.project(test)
     return method.point_distances, train, test

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 
 from ..distributions import Distributions, as_distributions
 from ..metric import GroundMetric
+from ..point_distances import Cost
 from .frames import frame
 from .inputs import annotation_of, classes_of, feature_names, metric_of, spreads
 from .shipments import ledger
@@ -99,7 +100,8 @@ def canonical_axes(
 
     W and RW are the same metric for every rotation R, so single rows of a learned W mean nothing. The axes here are the
     principal axes of the projected points: uncorrelated over the points, in the order of how much of the transport
-    between classes runs along them. The largest loading of each is positive.
+    between classes runs along them. The largest loading of each is positive. With Manhattan costs a rotation is another
+    metric: then the axes are the components as they were learned, in that order and with that sign.
 
     Parameters
     ----------
@@ -118,7 +120,7 @@ def canonical_axes(
     spread = spreads(metric, D)
     loadings = rotated.components * spread
     sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
-    turned = GroundMetric(rotated.components * sign[:, None], metric.features, variances=metric.variances)
+    turned = _with_components(metric, rotated.components * sign[:, None])
     book = ledger(
         D, codes, turned, kinds.codes, len(kinds.values), by_axis=True, max_partners=max_partners,
         random=check_random_state(random_state), n_jobs=n_jobs,
@@ -133,7 +135,7 @@ def canonical_axes(
     deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
     positions = np.stack([means[codes == c].mean(axis=0) for c in range(classes.size)]) - means.mean(axis=0)
     return Axes(
-        metric=GroundMetric(turned.components[order], metric.features, variances=metric.variances),
+        metric=_with_components(metric, turned.components[order]),
         features=feature_names(metric, D),
         loadings=(loadings * sign[:, None])[order],
         variance=variance[order] / (variance.sum() or 1.0),
@@ -148,11 +150,19 @@ def canonical_axes(
 def principal_rotation(metric: GroundMetric, D: Distributions) -> tuple[GroundMetric, np.ndarray]:
     """The metric by components along which the points of D are uncorrelated, and their variances, largest first.
 
-    Every distribution counts the same, however many points it has.
+    Every distribution counts the same, however many points it has. A metric of Manhattan cost keeps its components.
     """
     z = metric.project(D)
     weights = D.weights / len(D)
     centred = z - weights @ z
+    if metric.cost is Cost.MANHATTAN:
+        variances = weights @ centred**2
+        order = np.argsort(-variances, kind="stable")
+        return _with_components(metric, metric.components[order]), variances[order]
     variances, axes = np.linalg.eigh((centred * weights[:, None]).T @ centred)
     variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1]
-    return GroundMetric(axes.T @ metric.components, metric.features, variances=metric.variances), variances
+    return _with_components(metric, axes.T @ metric.components), variances
+
+
+def _with_components(metric: GroundMetric, components: np.ndarray) -> GroundMetric:
+    return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)

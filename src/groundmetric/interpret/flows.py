@@ -26,7 +26,8 @@ class Flow:
     source, target : what is turned into what
     values : kinds of points
     mass : (n_values, n_values) mass from each kind (rows) to each kind (columns); sums to 1
-    cost : (n_values, n_values) mass × distance; sums to the mean distance between the distributions
+    cost : (n_values, n_values) mass × distance (what `metric.distances` gives); sums to the mean distance between the
+        distributions
     n_pairs : pairs of distributions behind it
     """
 
@@ -74,8 +75,8 @@ class Movement:
     source, target : what is turned into what
     features : names
     change : (n_features,) mean of target less source over the mass
-    contribution : (n_features,) share in the cost of transport: m|s| = Σ_f m (x - x')_f (Wᵀs)_f / |s|. Sums to 1;
-        negative where a feature's change makes the way shorter.
+    contribution : (n_features,) share in the cost of transport: m|s| = Σ_f m (x - x')_f (Wᵀs)_f / |s|, and for other
+        costs likewise. Sums to 1; negative where a feature's change makes the way shorter.
     mass : that is looked at: 1, or that of the kind that was asked for
     """
 
@@ -172,8 +173,8 @@ def movement(
 
     def digest(way: Shipments) -> tuple[np.ndarray, np.ndarray, float]:
         leaving = np.flatnonzero(kinds.codes[way.rows] == wanted)
-        rows, cols, mass, distance = (part[leaving] for part in (way.rows, way.cols, way.mass, way.distance))
-        pull = (z[cols] - z[rows]) * (mass / np.where(distance > 0, distance, 1.0))[:, None]
+        rows, cols, mass = (part[leaving] for part in (way.rows, way.cols, way.mass))
+        pull = metric.cost.slopes(z[cols] - z[rows]) * mass[:, None]
         step = D.points[cols] - D.points[rows]  # (shipments, n_features)
         carried = np.sum(components * np.asarray((step.T @ pull).T, dtype=np.float64), axis=0)
         return np.asarray(step.T @ mass, dtype=np.float64).ravel(), carried, float(mass.sum())

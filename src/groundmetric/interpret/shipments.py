@@ -9,17 +9,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..distributions import Distributions
-from ..metric import BlendedMetric, GroundMetric
+from ..metric import GroundMetric
 from ..parallel import Threads
-from ..point_distances import euclidean
 from ..transport import solve
+from ..transport.clouds import clouds_of
 
 Digest = TypeVar("Digest")
 
 
 @dataclass(frozen=True)
 class Shipments:
-    """An optimal plan: `mass[k]` goes from point `rows[k]` to point `cols[k]` (places in `D.points`)."""
+    """An optimal plan: `mass[k]` goes from point `rows[k]` to point `cols[k]` (places in `D.points`).
+
+    `distance[k]` is what a unit of mass costs on that way under the metric: for squared costs, the squared distance.
+    """
 
     rows: np.ndarray
     cols: np.ndarray
@@ -32,15 +35,12 @@ class Shipments:
 
 
 def shipping(D: Distributions, metric: GroundMetric) -> Callable[[int, int], Shipments]:
-    """A function of two places that finds the plan between these distributions."""
-    projected = not isinstance(metric, BlendedMetric)
-    points = metric.project(D) if projected else D.points
+    """A function of two places that finds the plan between these distributions, at the costs that distances have."""
+    clouds, costs = clouds_of(metric, (D,), dense=False)
 
     def between(d: int, e: int) -> Shipments:
-        here, there = slice(D.bounds[d], D.bounds[d + 1]), slice(D.bounds[e], D.bounds[e + 1])
-        x, y = points[here], points[there]
-        cost = euclidean(x, y) if projected else metric.distances(x, y)
-        plan = solve(cost, D.weights[here], D.weights[there])
+        cost = costs(clouds[d].points, clouds[e].points)
+        plan = solve(cost, clouds[d].masses, clouds[e].masses)
         distance = cost[plan.rows, plan.cols]
         return Shipments(plan.rows + D.bounds[d], plan.cols + D.bounds[e], plan.mass, distance)
 
@@ -118,7 +118,8 @@ def ledger(
 ) -> Ledger:
     """Compare every distribution with at most `max_partners` of every class.
 
-    Mass m over the step s costs m|s| = Σ m s_a² / |s|: so a cost is shared out among the axes a, without a rest.
+    Mass m over the step s costs m|s| = Σ m s_a² / |s| (for Manhattan costs Σ m |s_a|, for squared ones Σ m s_a²): so a
+    cost is shared out among the axes a, without a rest.
     """
     pairs = partners(codes, max_partners, random)
     unordered = np.unique(np.sort(pairs, axis=1), axis=0)
@@ -130,7 +131,7 @@ def ledger(
             parts = way.cost[:, None]
         else:
             step = z[way.rows] - z[way.cols]
-            parts = step**2 * (way.mass / np.where(way.distance > 0, way.distance, 1.0))[:, None]
+            parts = step * metric.cost.slopes(step) * way.mass[:, None]
         return _by_kind(kinds[way.rows], parts, n_values), _by_kind(kinds[way.cols], parts, n_values)
 
     sides = for_each_pair(D, unordered, metric, digest, n_jobs)

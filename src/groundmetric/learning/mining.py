@@ -44,8 +44,8 @@ def _by_place(known: Supervision, held_out: np.ndarray, n: int) -> list[np.ndarr
     for label, target in enumerate(known.targets):
         for some in candidates(target, held_out, known.strata):
             sides = {"near": some.near} if some.far is some.near else {"near": some.near, "far": some.far}
-            for side, levels in sides.items():
-                for place, level in enumerate(levels):
+            for side, pools in sides.items():
+                for place, pool in enumerate(pools):
                     mask = masks.setdefault((label, side, place), np.zeros((n, n), bool))
-                    mask[some.anchor, level] = True
+                    mask[some.anchor, pool.all()] = True
     return list(masks.values())

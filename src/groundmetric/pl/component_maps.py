@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from ..point_distances import Cost
 from .geometry import with_sign
 from .style import axes, row_size, short
 from .tables import entry, gene_names, is_anndata, metric_of
@@ -20,15 +21,16 @@ def components(
     """The weights of the `n` most important features in each component, in units of the features' spread.
 
     Rotating the components leaves the metric as it is, so that they are turned onto their principal axes first: the
-    first component accounts for as much of the importance as one can (its share is given below it), and so on.
+    first component accounts for as much of the importance as one can (its share is given below it), and so on. With
+    Manhattan costs a rotation is another metric: then they are shown as they were learned, the strongest first.
 
     Parameters
     ----------
     metric : a GroundMetric or a learner, or AnnData with `varm["<key>_components"]` and `var["<key>_importance"]`
     gene_symbols : for AnnData, the column of `var` with the names to show
     """
-    weights, names = _weights(metric, gene_symbols, key)
-    turned, shares = principal_components(weights)
+    weights, names, may_turn = _weights(metric, gene_symbols, key)
+    turned, shares = principal_components(weights) if may_turn else _by_strength(weights)
     top = np.argsort(-np.sum(weights**2, axis=0), kind="stable")[:n]
     with axes(ax, 0.5 + _ROW * top.size) as ax:
         limit = np.abs(turned[:, top]).max() or 1.0
@@ -58,15 +60,27 @@ def principal_components(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (with_sign(axes.T).T * sizes[:, None])[kept], shares[kept]
 
 
-def _weights(source: Any, gene_symbols: str | None, key: str) -> tuple[np.ndarray, list[str]]:
-    """Components for features of equal spread, (n_components, n_features): their squares sum to the importance."""
+def _by_strength(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The components as they are, and the share of the squared weights of each."""
+    sizes = np.sum(weights**2, axis=1)
+    order = np.argsort(-sizes, kind="stable")
+    return weights[order], sizes[order] / (sizes.sum() or 1.0)
+
+
+def _weights(source: Any, gene_symbols: str | None, key: str) -> tuple[np.ndarray, list[str], bool]:
+    """Components for features of equal spread, (n_components, n_features): their squares sum to the importance.
+
+    And the features' names, and whether a rotation of the components is the same metric.
+    """
+    may_turn = True
     if is_anndata(source):
         bare = np.asarray(entry(source, "varm", f"{key}_components"), dtype=float).T
         importance = np.asarray(entry(source, "var", f"{key}_importance"), dtype=float)
         names = gene_names(source, gene_symbols)
     else:
         metric = metric_of(source)
-        bare, importance = metric.components, metric.importance()
+        bare, importance, may_turn = metric.components, metric.importance(), metric.cost is not Cost.MANHATTAN
         names = metric.features or [f"feature {k}" for k in range(metric.n_features)]
     lengths = np.sqrt(np.sum(bare**2, axis=0))
-    return bare * np.divide(np.sqrt(importance), lengths, out=np.zeros_like(lengths), where=lengths > 0), names
+    scale = np.divide(np.sqrt(importance), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return bare * scale, names, may_turn

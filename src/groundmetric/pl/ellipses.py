@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 
+from ..point_distances import Cost
 from . import legends
 from .style import INK, axes, colour, short
 from .tables import metric_of
@@ -31,6 +32,8 @@ def ellipse(metrics: Any, ax: Axes | None = None, *, variances: Any = None) -> A
             metric = metric_of(given)
             if metric.n_features != 2:
                 raise ValueError(f"metric {name!r} has {metric.n_features} features: an ellipse needs exactly two")
+            if metric.cost is Cost.MANHATTAN:
+                raise ValueError(f"metric {name!r} has Manhattan costs, and points at one distance are no ellipse")
             values, vectors = np.linalg.eigh(metric.matrix() * np.outer(spread, spread))
             minor, major = 2 * np.sqrt(np.maximum(values, 0.0) / (values[-1] or 1.0))
             angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))

@@ -40,17 +40,24 @@ class LowerBounds:
         self._masses, self._threads, self._cost = masses, threads, cost
         self._z = np.require(z, np.float64, ["C", "W"])
         self._weights, self._bounds = masses.weights.copy(), masses.bounds.copy()  # kernels see writable arrays
-        self._means = np.add.reduceat(self._weights[:, None] * self._z, self._bounds[:-1], axis=0)
+        self._means = self._means_of(self._z)
+
+    def _means_of(self, z: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(self._weights[:, None] * z, self._bounds[:-1], axis=0)
 
     def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """From the distance between means, and from transport along the principal axes of all points.
 
         A projection to a line makes no step longer, so what is shipped along the line costs no more.
         """
-        z = self._z - self._z.mean(axis=0)
-        _, axes = np.linalg.eigh(z.T @ z)
+        # Around the median of the means, because one distribution that is far away would draw their mean after it.
+        centre = np.median(self._means, axis=0)
+        z = self._z - centre
+        means, reach = self._means_of(z), np.maximum.reduceat(np.abs(z).max(axis=1), self._bounds[:-1])
+        apart = self._cost.norm(means[rows] - means[cols])
+        unit = z / (reach.max() or 1.0)
+        _, axes = np.linalg.eigh(unit.T @ unit)
         z = z @ axes[:, ::-1][:, :_LINES]
-        apart = self._cost.norm(self._means[rows] - self._means[cols])
         pairs = np.arange(rows.size)
         for axis in range(z.shape[1]):
             line = pair_transport(self._masses, rows, cols, 1, threads=self._threads, cost=self._cost)
@@ -59,7 +66,7 @@ class LowerBounds:
             np.maximum(apart, np.sqrt(values) if self._cost is Cost.SQUARED else values, out=apart)
         # Points that rounding moves a little move a distance (of squared costs, its root) by no more.
         terms = 64 + int(np.diff(self._bounds).max()) + z.shape[1]
-        moved = terms * np.finfo(float).eps * np.abs(self._z).max()
+        moved = terms * np.finfo(float).eps * (reach[rows] + reach[cols] + np.abs(centre).max())
         bound = np.maximum(apart * (1.0 - 1e-12) - moved, 0.0)
         return bound**2 if self._cost is Cost.SQUARED else bound
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import sparse
 
 from ..distributions import Distributions
 from ..metric import BlendedMetric, EuclideanMetric, GroundMetric
-from ..point_distances import Cost
+from ..point_distances import BadDistances, Cost, checked_distances
 from .solver import Cloud, Distances
 
 # Larger coordinates have squares that may leave the range of numbers.
@@ -29,20 +30,31 @@ def is_euclidean(metric: Any) -> bool:
 
 
 def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np.ndarray]:
-    """The projected points of each cohort around their common centre: far from the origin, digits are lost."""
+    """The projected points of each cohort.
+
+    They are not moved to a common centre: one point that is far away would draw it so far off that all others round to
+    the same place. Whoever needs coordinates around a centre takes that of the pair of distributions it compares.
+    """
     places = [metric.project(cohort.points) for cohort in cohorts]
-    _check_range(places)
-    centre = np.sum([place.sum(axis=0) for place in places], axis=0) / sum(map(len, places))
-    return [place - centre for place in places]
+    for place, cohort in zip(places, cohorts, strict=True):
+        _check_range(place, cohort)
+    return places
 
 
-def _check_range(places: list[np.ndarray]) -> None:
-    extent = max(max(place.max(), -place.min()) for place in places)
+def _check_range(place: np.ndarray, cohort: Distributions) -> None:
+    extent = max(place.max(), -place.min())
     if not extent <= _LARGEST:
+        row = int(np.argmax(~(np.abs(place) <= _LARGEST).all(axis=1)))
         raise ValueError(
-            f"under this metric, coordinates of points reach {extent:.1e}, and the squares of such numbers are out of "
-            "range: divide the points by a constant"
+            f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach {extent:.1e}, "
+            "and the squares of such numbers are out of range: divide the points by a constant, or leave out those "
+            "that stand for missing values"
         )
+
+
+def owner_of(row: int, cohort: Distributions) -> Any:
+    """The name of the distribution that a point belongs to."""
+    return cohort.names[int(np.searchsorted(cohort.bounds, row, side="right")) - 1]
 
 
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
@@ -81,4 +93,23 @@ def _places(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[
 
 
 def _between(metric: Any) -> Distances:
-    return metric.cost.between if is_projection(metric) else metric.distances
+    return metric.cost.between if is_projection(metric) else partial(checked_distances, metric)
+
+
+def name_the_bad(
+    bad: BadDistances, metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray
+) -> BadDistances:
+    """The same error with the names of the distributions: one alone, or the first such pair.
+
+    Wherever a bad distance turned up, in a thread or on another machine, it is looked for again here.
+    """
+    clouds, distances = clouds_of(metric, cohorts, dense=False)
+    names = [name for cohort in cohorts for name in cohort.names]
+    alone = np.unique(np.concatenate([first, second]))
+    for d, e in [*zip(alone, alone, strict=True), *zip(first, second, strict=True)]:
+        try:
+            distances(clouds[d].points, clouds[e].points)
+        except BadDistances as found:
+            who = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
+            return BadDistances(f"{who}: {found}")
+    return bad

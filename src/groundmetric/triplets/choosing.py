@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .indices import Triplets
+from .indices import Pool, Triplets
 from .targets import Classes, Target, holds
 
-Choose = Callable[[int, np.ndarray], np.ndarray]
+# Pools of at most so many are shuffled whole, to take the first. From larger ones a few are drawn, as the time to
+# shuffle a class for each of its members grows with the square of its size.
+_SHUFFLED = 2000
+
+Choose = Callable[[int, Pool], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -19,8 +23,8 @@ class Candidates:
     """Whom an anchor's neighbours are chosen from, level by level; `near` and `far` are one list without strata."""
 
     anchor: int
-    near: list[np.ndarray]
-    far: list[np.ndarray]
+    near: list[Pool]
+    far: list[Pool]
     relaxed: bool = False  # whether the strata had to be ignored for want of others
 
 
@@ -75,8 +79,10 @@ def random_triplets(
     8
     """
 
-    def choose(anchor: int, some: np.ndarray) -> np.ndarray:
-        return random.permutation(some)[:n_neighbors]
+    def choose(anchor: int, pool: Pool) -> np.ndarray:
+        if len(pool) <= max(_SHUFFLED, 4 * n_neighbors):
+            return random.permutation(pool.all())[:n_neighbors]
+        return pool.at(_distinct(len(pool), n_neighbors, random))
 
     return _supervision(target, strata).triplets(choose, held_out)
 
@@ -94,10 +100,22 @@ def nearest_triplets(
     `distances` is a matrix between the distributions; entries that need not be looked at may be infinite.
     """
 
-    def choose(anchor: int, some: np.ndarray) -> np.ndarray:
+    def choose(anchor: int, pool: Pool) -> np.ndarray:
+        some = pool.all()
         return some[np.argsort(distances[anchor, some], kind="stable")[:n_neighbors]]
 
     return _supervision(target, strata).triplets(choose, held_out)
+
+
+def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
+    """Some of the numbers below n in random order, each at most once: drawn again until they differ.
+
+    They are a quarter of n at most, so that few are drawn twice.
+    """
+    drawn: dict[int, None] = {}
+    while len(drawn) < count:
+        drawn.update(dict.fromkeys(random.randint(n, size=count - len(drawn)).tolist()))
+    return np.array(list(drawn))
 
 
 def as_target(target: Any) -> Target:
@@ -120,11 +138,12 @@ def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray |
             yield _across(target, anchor, levels, strata == strata[anchor])
 
 
-def _across(target: Target, anchor: int, levels: list[np.ndarray], same: np.ndarray) -> Candidates:
+def _across(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
     """Nearer ones from other strata, farther ones from the same; the one or the other from any if there is no triplet.
 
     A class that is not in the anchor's stratum is left out rather than taken from elsewhere, as long as another is.
     """
+    levels = [pool.all() for pool in pools]
     others = np.concatenate(levels)
     apart, here = target.apart(anchor, others), same[others]
     for strict_near, strict_far in ((True, True), (True, False), (False, True)):
@@ -132,11 +151,11 @@ def _across(target: Target, anchor: int, levels: list[np.ndarray], same: np.ndar
         if near.size and far.size and holds(near.min(keepdims=True), far.max(keepdims=True), target.gap)[0, 0]:
             return Candidates(
                 anchor,
-                [level[~same[level]] if strict_near else level for level in levels],
-                [level[same[level]] if strict_far else level for level in levels],
+                [Pool(level[~same[level]] if strict_near else level) for level in levels],
+                [Pool(level[same[level]] if strict_far else level) for level in levels],
                 relaxed=not (strict_near and strict_far),
             )
-    return Candidates(anchor, levels, levels, relaxed=True)
+    return Candidates(anchor, pools, pools, relaxed=True)
 
 
 def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
@@ -164,10 +183,8 @@ def _same_shares(levels: np.ndarray) -> np.ndarray:
     return np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[places]
 
 
-def _chosen(anchor: int, levels: list[np.ndarray], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(anchor: int, pools: list[Pool], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
     """The chosen of all levels, and how many of its level each stands for."""
-    chosen = [choose(anchor, level) for level in levels]
-    stands_for = [
-        np.full(some.size, level.size / max(some.size, 1)) for some, level in zip(chosen, levels, strict=True)
-    ]
+    chosen = [choose(anchor, pool) for pool in pools]
+    stands_for = [np.full(some.size, len(pool) / max(some.size, 1)) for some, pool in zip(chosen, pools, strict=True)]
     return np.concatenate(chosen), np.concatenate(stands_for)

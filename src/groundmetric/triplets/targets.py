@@ -13,6 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from .indices import Pool
+
 # Neighbours are drawn from every level of a label, so that rare values are seen. More values than so many are cut into
 # as many levels, at quantiles.
 MOST_LEVELS = 5
@@ -21,7 +23,7 @@ _GAP = 0.25
 # Differences of labels that rounding alone may have made, relative to the largest.
 _ROUNDING = 1e-9
 
-Pools = Callable[[int], list[np.ndarray]]
+Pools = Callable[[int], list[Pool]]
 
 
 class Target(Protocol):
@@ -168,11 +170,11 @@ class TargetDistances:
         return self.matrix[anchor, others]
 
     def pools(self, free: np.ndarray) -> Pools:
-        def by_distance(anchor: int) -> list[np.ndarray]:
+        def by_distance(anchor: int) -> list[Pool]:
             others = free.copy()
             others[anchor] = False
             levels = _cut(np.where(others, self.matrix[anchor], np.nan))
-            return [np.flatnonzero(levels == level) for level in range(max(levels.max(), 0) + 1)]
+            return [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
 
         return by_distance
 
@@ -209,9 +211,9 @@ def _indicators(levels: np.ndarray) -> np.ndarray:
 def _pools_by_level(levels: np.ndarray, free: np.ndarray) -> Pools:
     members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
 
-    def own_level_first(anchor: int) -> list[np.ndarray]:
-        own = members[levels[anchor]]
-        return [own[own != anchor], *(members[level] for level in members if level != levels[anchor])]
+    def own_level_first(anchor: int) -> list[Pool]:
+        own = levels[anchor]
+        return [Pool.without(members[own], anchor), *(Pool(members[level]) for level in members if level != own)]
 
     return own_level_first
 
