@@ -1,5 +1,8 @@
 """Variants of transport between costs: each is what it says, and tends to exact transport as its option does."""
 
+import subprocess
+import sys
+
 import numpy as np
 import ot
 import pytest
@@ -8,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric.transport import Status
-from groundmetric.transport.unbalanced import divergence
+from groundmetric.transport.pot import divergence
 
 from .problems import problem
 
@@ -198,6 +201,59 @@ def test_tiny_epsilon_overflows_nothing():
     assert plan.bounds[0] <= task.value <= plan.bounds[1]
 
 
+def test_iterations_out_of_the_range_of_floats_are_an_error():
+    task = problem("huge", "random", (11, 8))
+    with pytest.raises(
+        FloatingPointError, match=r"solver 'entropic' at epsilon=1e-300 and costs up to .*raise epsilon"
+    ):
+        solve(task, "entropic", epsilon=1e-300)
+
+
+def test_an_outlier_far_beyond_epsilon_is_left_behind():
+    cost = cdist([[0.0], [1.0], [1e6]], [[0.5], [1.5], [2.0]])
+    plan = gm.transport.solve(cost, solver="unbalanced", penalty="kl", price=1.0, epsilon=0.01)
+    assert plan.mass[plan.rows == 2].sum() < 1e-9
+    assert plan.bounds[0] <= plan.value < 1.5
+
+
+def test_unbalanced_iterations_stopped_early_are_said_and_bounds_hold():
+    task = problem("plane", "random", (20, 15))
+    options = {"penalty": "kl", "price": 1.0, "epsilon": 0.01}
+    short, long = (solve(task, "unbalanced", **options, max_iter=n) for n in (2, 5000))
+    assert short.status is Status.ITERATION_LIMIT
+    assert long.status is Status.APPROXIMATE
+    assert short.bounds[0] <= long.value
+    assert long.bounds[0] <= short.value
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("entropic", {}),
+        ("unbalanced", {"price": 1.0, "penalty": "kl"}),
+        ("sliced", {}),
+        ("gaussian", {}),
+        ("mixture", {}),
+    ],
+)
+def test_without_pot_the_error_says_what_to_install(monkeypatch, solver, options):
+    monkeypatch.setitem(sys.modules, "ot", None)
+    message = rf"needed for solver '{solver}', which POT computes: pip install \"groundmetric\[pot\]\""
+    with pytest.raises(ModuleNotFoundError, match=message):
+        gm.transport.solve_points(np.zeros((2, 2)), np.ones((3, 2)), solver=solver, **options)
+
+
+def test_solvers_of_our_own_do_without_pot():
+    script = """
+import sys
+sys.modules["ot"] = None
+import groundmetric as gm
+for options in ({}, {"solver": "partial"}, {"solver": "unbalanced", "price": 1.0}, {"solver": "coarse"}, {"solver": "auto"}):
+    gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], **options)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_exact_bounds_meet(task):
     plan = solve(task, "exact")
     assert plan.solver == "exact"
@@ -206,12 +262,11 @@ def test_exact_bounds_meet(task):
     assert_allclose(plan.bounds[0], task.value, **near(task))
 
 
-def test_auto_is_exact_where_that_is_affordable_and_entropic_beyond():
-    task = problem("plane", "random", (20, 15))
-    assert solve(task, "auto").solver == "exact"
-    beyond = solve(task, "auto", seconds=1e-9)
-    assert beyond.solver == "entropic"
-    assert beyond.bounds[0] <= task.value <= beyond.bounds[1]
+@pytest.mark.parametrize("seconds", [60.0, 1e-9])
+def test_auto_is_exact_on_costs_which_have_no_groups(task, seconds):
+    plan = solve(task, "auto", seconds=seconds)
+    assert plan.solver == "exact"
+    assert_allclose(plan.value, task.value, **near(task))
 
 
 @pytest.mark.parametrize(

@@ -307,34 +307,50 @@ def solve_kullback_leibler(
 ) -> Plan:
     """Transport plus `price` times the divergences of the moved masses from a and b, which may have other sums.
 
-    POT's potentials, made feasible, bound the optimal value from below. What the plan between the masses that they
-    imply costs in all is `value`, and bounds it from above.
+    The potentials of POT imply what is sent and received, a exp(-f/price) and b exp(-g/price). What the exact plan
+    between these costs in all is `value`, and bounds the optimal one from above; the potentials, made feasible, bound
+    it from below.
     """
     rows, cols = np.flatnonzero(a), np.flatnonzero(b)
-    # Masses a and b have the same plan as sa and b/s, for any s, and it grows with both: sums of 1 will do.
-    p, q, inner = a[rows] / a.sum(), b[cols] / b.sum(), cost[np.ix_(rows, cols)]
-    epsilon = max(epsilon or 0.01 * float(p @ inner @ q) or 1.0, float(inner.max()) / _LARGEST_EXPONENT)
+    inner, p, q = cost[np.ix_(rows, cols)], a[rows], b[cols]
+    epsilon = epsilon or 0.01 * float(p @ inner @ q) / float(p.sum() * q.sum()) or 1.0
+    f, g, iterations, converged = sinkhorn_unbalanced(inner, p, q, price, epsilon, tol, max_iter)
+    sent, received = p * np.exp(-f / price), q * np.exp(-g / price)
+    plan = solve_exact(inner, sent, received, max_pivots=max_pivots)
+    # Of all multiples of the plan the cheapest: where the potentials add up to its cost.
+    share = np.exp((sent @ f + received @ g - plan.value) / (2.0 * price * sent.sum()))
+    value = float(share * plan.value + price * (divergence(share * sent, p) + divergence(share * received, q)))
+    u, v = at_best_level(*c_transforms(cost, g, cols), a, b, price)
+    lower = price * float(a @ -np.expm1(-u / price) + b @ -np.expm1(-v / price))
+    status = Status.APPROXIMATE if plan.optimal else plan.status
+    return replace(
+        plan,
+        value=value,
+        rows=rows[plan.rows],
+        cols=cols[plan.cols],
+        mass=share * plan.mass,
+        potentials=(u, v),
+        basis=None,
+        status=status if converged else Status.ITERATION_LIMIT,
+        pivots=iterations,
+        bounds=(min(lower, value), value),
+    )
+
+
+def sinkhorn_unbalanced(
+    cost: np.ndarray, p: np.ndarray, q: np.ndarray, price: float, epsilon: float, tol: float, max_iter: int
+) -> tuple[np.ndarray, np.ndarray, int, bool]:
+    """Potentials where masses may be left or exceeded at a price; how many iterations, and whether they converged."""
+    epsilon = max(epsilon, float(cost.max()) / _LARGEST_EXPONENT)
     # Unlike plain iterations, these do not take longer at higher prices.
     options = {"method": "sinkhorn_translation_invariant", "numItermax": max_iter, "stopThr": tol, "log": True}
     pot = import_pot("unbalanced")
     with np.errstate(all="ignore"):
-        _, log = pot.unbalanced.sinkhorn_unbalanced(p, q, inner, epsilon, price, **options)
-    require_finite(f"'unbalanced' at epsilon={epsilon:.3g} and costs up to {inner.max():.3g}", log["logv"])
-    u, v = at_best_level(*c_transforms(cost, epsilon * log["logv"], cols), a, b, price)
-    lower = price * float(a @ -np.expm1(-u / price) + b @ -np.expm1(-v / price))
-    # What optimal potentials send and receive is optimal, and the exact plan between the two is the cheapest.
-    sent, received = a * np.exp(-u / price), b * np.exp(-v / price)
-    plan = solve_exact(cost, sent, received, max_pivots=max_pivots)
-    value = plan.value + price * (divergence(sent, a) + divergence(received, b))
-    return replace(
-        plan,
-        value=value,
-        potentials=(u, v),
-        basis=None,
-        status=Status.APPROXIMATE if log["err"][-1] <= tol else Status.ITERATION_LIMIT,
-        pivots=len(log["err"]),
-        bounds=(min(lower, value), value),
-    )
+        # Potentials of other masses differ by a level only, and scalings of sums of 1 stay within the range of floats.
+        _, log = pot.unbalanced.sinkhorn_unbalanced(p / p.sum(), q / q.sum(), cost, epsilon, price, **options)
+        f, g = at_best_level(epsilon * log["logu"], epsilon * log["logv"], p, q, price)
+    require_finite(f"'unbalanced' at epsilon={epsilon:.3g} and costs up to {cost.max():.3g}", f, g)
+    return f, g, len(log["err"]), bool(log["err"][-1] <= tol)
 
 
 def require_finite(where: str, *found: np.ndarray) -> None:
