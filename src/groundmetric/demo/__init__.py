@@ -49,15 +49,29 @@ def run(
 
     Parameters
     ----------
-    output : folder; made if need be, files of an earlier demo in it are replaced
-    seed : of the data, the split and the learner
-    loaders : by the name of the data set, functions of the seed that return Distributions and labels
-    cohort : parameters of the simulated cohort that the report is about, see `datasets.make_cohort`
-    max_epochs : of learning; None is the learner's default (20 for the cohort)
-    refits, permutations : for the stability of genes and the test against chance
-    n_jobs : threads or processes
-    verbose : 1 shows progress bars where there is a terminal
-    log : is told in a line what comes next
+    output : str or path
+        Folder; made if need be, files of an earlier demo in it are replaced.
+    seed : int
+        Seed of the data, the split and the learner.
+    loaders : dict of str to function
+        By the name of the data set, functions of the seed that return Distributions and labels.
+    cohort : dict
+        Parameters of the simulated cohort that the report is about, see `datasets.make_cohort`.
+    max_epochs : int or None
+        Epochs of learning; None is the learner's default (20 for the cohort).
+    refits, permutations : int
+        For the stability of genes and the test against chance.
+    n_jobs : int or None
+        Threads or processes.
+    verbose : int
+        1 shows progress bars where there is a terminal.
+    log : function of str
+        Is told in a line what comes next.
+
+    Returns
+    -------
+    dict
+        What results.json holds: the version, the seed, a dict for each data set, and one for the cohort.
     """
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
@@ -124,8 +138,8 @@ def report_on_cohort(
     told = {"cells": f"{STEM}.h5ad (gm.datasets.make_cohort)", "seconds": seconds}
     run = report.Run(cells, tl.samples(cells, verbose=verbose), cells, told)
     content = report.collect(
-        run, title=TITLE, group_key=None, cell_type_key="cell_type", gene_sets=None, refits=refits,
-        permutations=permutations, evaluation=True, parts=(), n_jobs=n_jobs, verbose=verbose, log=log,
+        run, title=TITLE, cell_type_key="cell_type", refits=refits, permutations=permutations, n_jobs=n_jobs,
+        verbose=verbose, log=log,
     )  # fmt: skip
     rows = compare_with_truth(cells.uns["truth"], content, run.stored.features)
     content = dataclasses.replace(content, parts=[_part(rows), *parts])

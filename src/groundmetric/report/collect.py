@@ -40,19 +40,19 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "anndata")
 def collect(
     run: Run,
     *,
-    title: str | None,
-    group_key: str | None,
-    cell_type_key: str | None,
-    gene_sets: str | os.PathLike | None,
-    refits: int,
-    permutations: int,
-    evaluation: bool,
-    parts: Sequence[Part],
-    n_jobs: int | None,
-    verbose: int,
-    log: Log,
+    title: str | None = None,
+    group_key: str | None = None,
+    cell_type_key: str | None = None,
+    gene_sets: str | os.PathLike | None = None,
+    refits: int = 20,
+    permutations: int = 0,
+    evaluation: bool = True,
+    parts: Sequence[Part] = (),
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    log: Log = lambda line: None,
 ) -> Content:
-    """All that the page shows; parameters as in `write`."""
+    """Content of the page, computed where it is missing; parameters as in `write`."""
     type_key = _type_key(run, cell_type_key)
     left_out: list[str] = []
     working: dict[str, Any] = {"group_key": group_key, "n_jobs": n_jobs, "verbose": verbose, "log": log}

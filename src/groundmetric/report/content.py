@@ -77,6 +77,7 @@ class Table:
 
     def choices(self) -> list[str]:
         """The values by which rows can be picked, short ones first: "Axis 2" comes before "Axis 10"."""
+        assert self.choice is not None
         return sorted({str(row[self.choice]) for row in self.rows}, key=lambda text: (len(text), text))
 
     def largest(self, place: int) -> float:

@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path as Outline
+from matplotlib.transforms import Affine2D
 
 from .. import pl
 from ..safe_files import write_whole
@@ -60,17 +61,40 @@ def write(
 
     Parameters
     ----------
-    run : folder that `groundmetric learn` wrote, or a Run
-    output : file to write; None: report.html in the folder of the run
-    title : of the page
-    group_key : column of `obs`, the patient: whose samples are held out and drawn together
-    cell_type_key : column of `obs`; None: "cell_type" or the like, where there is one
-    gene_sets : GMT file, to name the processes of the axes
-    refits : fits on samples drawn anew, for the stability of genes; 0: none
-    permutations : of labels, to test scores and genes against chance; each costs a whole evaluation
-    evaluation : whether to score the metric on held-out samples, against quick baselines
-    figures : folder for every figure as PNG and SVG; None: none
-    parts : sections to add
+    run : Run, str or path
+        Run, or the folder that `groundmetric learn` wrote.
+    output : str, path or None
+        File to write; None: report.html in the folder of the run.
+    title : str or None
+        Title of the page; None: what tells the labels apart.
+    group_key : str or None
+        Column of `obs`, the patient: whose samples are held out and drawn together.
+    cell_type_key : str or None
+        Column of `obs`; None: "cell_type" or the like, where there is one.
+    gene_sets : str, path or None
+        GMT file, to name the processes of the axes.
+    refits : int
+        Fits on samples drawn anew, for the stability of genes; 0: none.
+    permutations : int
+        Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
+    evaluation : bool
+        Whether to score the metric on held-out samples, against quick baselines.
+    figures : str, path or None
+        Folder for every figure as PNG and SVG; None: no files.
+    parts : sequence of Part
+        Sections to add.
+    n_jobs : int or None
+        Threads or processes; None: one.
+    verbose : int
+        1 shows progress bars where there is a terminal.
+    log : function of str
+        Is told in a line what comes next.
+
+    Returns
+    -------
+    dict
+        "report" (path), "bytes", "summary", "warnings", "left_out", "scores", "against_chance", and "figures" (names of
+        files).
     """
     run = run if isinstance(run, Run) else Run.open(run)
     if output is None and run.folder is None:
@@ -156,7 +180,7 @@ def _data(content: Content) -> dict[str, Any]:
 def _outline(marker: str) -> str:
     """A marker of matplotlib as a path of SVG, as large as in `pl.embedding`."""
     style = MarkerStyle(marker)
-    path = style.get_path().transformed(style.get_transform().scale(4.5, -4.5))
+    path = style.get_path().transformed(style.get_transform() + Affine2D().scale(4.5, -4.5))  # SVG goes down
     letters = {Outline.MOVETO: "M", Outline.LINETO: "L", Outline.CURVE4: "C", Outline.CLOSEPOLY: "Z"}
     parts = []
     for vertices, code in path.iter_segments(simplify=False):
