@@ -257,14 +257,20 @@ def test_scripts_know_which_mark_is_which_sample(written_content, label):
 
 def test_inline_figure_has_identifiers_of_its_own_and_keeps_its_text():
     name = '<b> id="x" url(#y) #262626'
-    figure = inline(render(lambda ax: ax.set_title(name), "figure", ["svg"])["svg"], "mine", 'a "label"')
+
+    def draw(ax):
+        ax.set_title(name)
+        ax.scatter([1, 2], [1, 2], marker="s")
+
+    figure = inline(render(draw, "figure", ["svg"])["svg"], "mine", 'a "label"')
     root = ElementTree.fromstring(figure)
     assert [text.text for text in root.iter("text") if "<" in text.text] == [name]
     assert root.get("aria-label") == 'a "label"'
     identifiers = {element.get("id") for element in root.iter()} - {None}
     assert all(identifier.startswith("mine-") for identifier in identifiers)
-    links = re.findall(r'href="#([^"]*)"', figure) + re.findall(r'clip-path="url\(#([^)]*)\)', figure)
-    assert set(links) <= identifiers
+    for pattern in ('href="#([^"]*)"', r'clip-path="url\(#([^)]*)\)'):
+        assert set() != set(re.findall(pattern, figure)) <= identifiers
+    assert "<style" not in figure
     assert "currentColor" in figure
 
 

@@ -281,7 +281,8 @@ def inline(svg: bytes, name: str, alt: str, role: str = "img") -> Markup:
         element.tag = element.tag.rpartition("}")[2]  # HTML knows no namespaces
         element.attrib = {key.rpartition("}")[2]: _own(key, value, name) for key, value in element.attrib.items()}
     for defs in root.findall("defs"):
-        root.remove(defs)  # a style sheet, which would be the whole page's
+        for sheet in defs.findall("style"):
+            defs.remove(sheet)  # it would be the whole page's; style.css says the same
     root.attrib = {"viewBox": root.attrib["viewBox"], "role": role, "aria-label": alt, "class": "figure"}
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
