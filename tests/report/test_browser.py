@@ -1,5 +1,6 @@
 """The report opened in headless Chromium: it works, says no error, and asks the network for nothing."""
 
+import json
 import shutil
 import time
 
@@ -130,7 +131,8 @@ def test_a_hover_shows_the_name_of_a_sample(opened):
 
 
 def test_a_hover_shows_cells_and_distances(opened):
-    assert "distance" in tip_over(opened, find(opened, ".heat image"))
+    assert "distance" in tip_over(opened, find(opened, "#distances-map-distances"))
+    assert "learned metric: " in tip_over(opened, find(opened, "#scores-score-0 use"))
     shown = opened.execute_script("""
         const canvas = document.querySelector("canvas"), box = canvas.getBoundingClientRect();
         const data = JSON.parse(document.getElementById("data").textContent).cells;
@@ -144,13 +146,36 @@ def test_a_hover_shows_cells_and_distances(opened):
 
 def test_colour_by_another_column(opened):
     figure = "[data-map=samples]"
-    before = [mark.get_attribute("fill") for mark in opened.find_elements("css selector", ".mark")]
+
+    def looks():
+        script = "return [...document.querySelectorAll('.mark')].map(mark => [mark.style.fill, mark.href.baseVal])"
+        return [tuple(look) for look in opened.execute_script(script)]
+
+    before = looks()
     options = opened.find_elements("css selector", f"{figure} option")
     next(option for option in options if option.text == "patient").click()
-    after = [mark.get_attribute("fill") for mark in opened.find_elements("css selector", ".mark")]
+    after = looks()
     assert len(set(before)) == 2
-    assert len(set(after)) == 6
+    assert len({fill for fill, _ in after}) == 6
+    assert len({shape for _, shape in after}) == 5
     assert len(opened.find_elements("css selector", f"{figure} .legend li")) == 6
+    assert not find(opened, "#samples-map-legend").is_displayed()
+    options[0].click()
+    assert looks() == before
+    assert find(opened, "#samples-map-legend").is_displayed()
+    assert not opened.find_elements("css selector", f"{figure} .legend li")
+
+
+def test_arrows_read_distances(opened):
+    figure = find(opened, ".heat")
+    opened.execute_script("arguments[0].focus()", figure)
+    figure.send_keys("\ue014")  # right
+    said = find(opened, "#said").get_attribute("textContent")
+    data = json.loads(find(opened, "#data").get_attribute("textContent"))
+    first, second = (data["samples"]["names"][k] for k in data["heat"]["order"][:2])
+    assert said.startswith(first)
+    assert f"– {second} (" in said
+    assert float(said.rpartition(" ")[2]) > 0
 
 
 def test_keyboard_goes_from_sample_to_sample(opened):

@@ -1,20 +1,26 @@
 """The report as a file: what it says is what was found, and it is whole, small and loads nothing."""
 
+import dataclasses
 import itertools
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.report import summary
-from groundmetric.report.cautions import association, cautions_of, cautions_of_training
-from groundmetric.report.content import Evaluation
-from groundmetric.report.markup import embedded, tag
+from groundmetric.report.content import Column, Evaluation, SampleMap
+from groundmetric.report.summary import association, cautions_of, cautions_of_training
+from groundmetric.report.write import figures_of_page, inline, render
+from groundmetric.report.write import page as page_of
 
 from .conftest import NAMES, SCRIPT
 
@@ -41,6 +47,12 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def page(written):
     return Page(written[0].read_text())
+
+
+@pytest.fixture(scope="module")
+def written_content(written, run_folder):
+    run = gm.report.Run.open(run_folder)
+    return gm.report.collect(run, evaluation=False, refits=0)
 
 
 def test_loads_nothing_and_is_small(written, page):
@@ -139,6 +151,12 @@ def test_what_is_no_report_is_never_replaced(run_folder, tmp_path, capsys, conte
     assert (tmp_path / "page.html").read_bytes() == content
 
 
+def test_hidden_characters_of_names_are_shown(written):
+    text = written.read_text() if hasattr(written, "read_text") else str(written)
+    assert not set(text) & {"\u202e", "\u200b"}
+    assert r"\u202ebob" in text
+
+
 def test_an_interrupted_run_is_called_so():
     (found,) = cautions_of_training({}, False, 14, True)
     assert found.title == "Training was interrupted"
@@ -224,8 +242,61 @@ def test_summary_is_honest():
     assert "there is no interval" in said
 
 
-def test_markup_escapes_everything_but_markup():
-    assert tag("p", "<b>", tag("i", "x"), None, title='"') == '<p title="&quot;">&lt;b&gt;<i>x</i></p>'
-    text = embedded({"a": "</script><!--"}, "data")
-    assert text.count("<") == 2
-    assert json.loads(text[text.index(">") + 1 : text.rindex("<")]) == {"a": "</script><!--"}
+def test_data_of_the_scripts_is_what_was_given(written):
+    text = re.search('<script type="application/json" id="data">(.*?)</script>', written[0].read_text())[1]
+    assert not set("<>&") & set(text)
+    assert json.loads(text)["samples"]["names"] == NAMES
+
+
+def sample_map_of(label):
+    distances = np.abs(np.subtract.outer(*[np.array([0.0, 5.0, 1.0, 9.0, 6.5, 3.0])] * 2))
+    names = [f"S{k}" for k in range(6)]
+    return SampleMap(names, gm.pl.embed(distances), [label], distances, gm.pl.arrange(distances, label.groups), 1.0)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        Column("condition", np.array([1, 0, -1, 1, 2, 0]), ["<a>", "b&", "c"]),
+        Column("condition", np.array([0, 0, 2, 2, 2, 0]), ["a", "b", "c"]),
+        Column("age", np.array([3.0, 1.0, np.nan, 2.0, 7.0, 5.0])),
+    ],
+    ids=["classes, one missing", "a class that does not occur", "numbers, one missing"],
+)
+def test_scripts_know_which_mark_is_which_sample(written_content, label):
+    content = dataclasses.replace(written_content, samples=sample_map_of(label))
+    text = page_of(content)
+    data = json.loads(re.search('id="data">(.*?)</script>', text)[1])
+    figure = re.search('<svg [^>]*aria-label="Map of 6 samples.*?</svg>', text, re.DOTALL)[0]
+    marks = [group for group in ElementTree.fromstring(figure).iter("g") if "-map-marks" in group.get("id", "")]
+    x = [float(use.get("x")) for group in marks for use in group.iter("use")]
+    places = content.samples.places[data["samples"]["marks"], 0]
+    np.testing.assert_allclose(np.corrcoef(x, places)[0, 1], 1.0)
+    figures_of_page(content)["distances"](ax := Figure().add_subplot())
+    order = data["heat"]["order"]
+    np.testing.assert_array_equal(ax.images[0].get_array(), content.samples.distances[np.ix_(order, order)])
+
+
+def test_inline_figure_has_identifiers_of_its_own_and_keeps_its_text():
+    name = '<b> id="x" url(#y) #262626'
+
+    def draw(ax):
+        ax.set_title(name)
+        ax.scatter([1, 2], [1, 2], marker="s")
+
+    figure = inline(render(draw, "figure", ["svg"])["svg"], "mine", 'a "label"')
+    root = ElementTree.fromstring(figure)
+    assert [text.text for text in root.iter("text") if "<" in text.text] == [name]
+    assert root.get("aria-label") == 'a "label"'
+    identifiers = {element.get("id") for element in root.iter()} - {None}
+    assert all(identifier.startswith("mine-") for identifier in identifiers)
+    for pattern in ('href="#([^"]*)"', r'clip-path="url\(#([^)]*)\)'):
+        assert set() != set(re.findall(pattern, figure)) <= identifiers
+    assert "<style" not in figure
+    assert "currentColor" in figure
+
+
+def test_without_jinja_an_error_says_what_to_install():
+    code = "import sys; sys.modules['jinja2'] = None; import groundmetric as gm; gm.report.write"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert 'jinja2 is needed for a report: pip install "groundmetric[single-cell]"' in done.stderr

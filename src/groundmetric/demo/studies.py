@@ -1,13 +1,16 @@
-"""The paper's synthetic data: learn on half of the distributions, classify the other half."""
+"""Studies of the paper's synthetic data: learn on half of the distributions, classify the other half, draw both."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from sklearn.model_selection import train_test_split
 
 from .. import datasets, pl
@@ -15,6 +18,9 @@ from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner, TransportKNeighborsClassifier
 from ..metric import GroundMetric
+from ..report import Part, Picture
+from ..report.write import plain_name, render
+from ..safe_files import write_whole
 
 Log = Callable[[str], None]
 N_NEIGHBORS = 5
@@ -91,3 +97,76 @@ def warm_up() -> None:
     for metric in (learned, GroundMetric.euclidean(D.shape[1])):
         _count_right(metric, D, y, np.arange(6), np.arange(6))
         pairwise_distances(D, metric=metric)
+
+
+class Sketch(NamedTuple):
+    """A figure to draw: `alt` says what kind of picture it is, `caption` what it shows."""
+
+    name: str
+    alt: str
+    draw: Callable[[Axes], Axes]
+    caption: str
+
+
+def sketches(study: Study) -> list[Sketch]:
+    """The figures of a study. Captions say what is drawn and quote what was found, whatever that is."""
+    D, found, learned = study.D, study.found, study.metrics["learned"]
+    few = "" if D.shape[1] == 2 else f" along the first two of {D.shape[1]} features"
+    important = f"{found['important_feature']} has {pl.percent(found['importance'])} of the importance"
+    weights = Sketch(
+        "importance", "Bar chart of the most important features", partial(pl.importance, learned, n=10),
+        f"What counts in the learned metric: {important}.",
+    ) if D.shape[1] > 2 else Sketch(
+        "ellipses", "Ellipse of each metric", partial(pl.ellipse, study.metrics, variances=learned.variances),
+        "What counts in each metric: a distance looks mostly along the long axis of its ellipse, here in units of the "
+        f"data's spread. In the learned metric, {important}.",
+    )  # fmt: skip
+    return [
+        Sketch("data", "Scatter plot of points", partial(pl.points, D, study.y),
+                f"The data: some points of all distributions{few}, coloured by the class of their distribution."),
+        Sketch("learned_space", "Points in the learned space", partial(pl.projection, learned, D, study.y),
+                "The points as the learned metric sees them. Where colours part, it tells the classes apart."),
+        weights,
+        Sketch("training", "Line chart over the epochs of training", partial(pl.history, study.history),
+                "Training: the loss, the share of triplets that still pull, and the share of transport solves that "
+                f"bounds made unnecessary ({found['share_saved']:.0%} of all)."),
+        *(_embedding(study, kind) for kind in study.metrics),
+        *(_heatmap(study, kind) for kind in study.metrics),
+    ]  # fmt: skip
+
+
+def _embedding(study: Study, kind: str) -> Sketch:
+    caption = (
+        f"Distributions under the {kind} metric: the nearer two marks, the more alike. By the nearest, "
+        f"{study.found['right'][kind]} of {len(study.found['test'])} test distributions are classified right."
+    )
+    draw = partial(pl.embedding, study.distances[kind], study.y, train=study.train)
+    return Sketch(f"embedding_{kind.lower()}", f"Scatter plot under the {kind} metric", draw, caption)
+
+
+def _heatmap(study: Study, kind: str) -> Sketch:
+    caption = (
+        f"Distances under the {kind} metric, sorted by class. A class held together is a dark square on the diagonal."
+    )
+    draw = partial(pl.heatmap, study.distances[kind], study.y)
+    return Sketch(f"distances_{kind.lower()}", f"Heat map of distances under the {kind} metric", draw, caption)
+
+
+def write_study(folder: Path, study: Study) -> tuple[list[str], Part]:
+    """Write figures and metric; return the names of the files, and the study's section of the page."""
+    found = study.found
+    stem = plain_name(found["name"])
+    files, pictures = [f"{stem}.gm"], []
+    study.metrics["learned"].save(folder / files[0])
+    for sketch in sketches(study):
+        name = f"{stem}_{sketch.name}"
+        for suffix, content in (rendered := render(sketch.draw, name)).items():
+            files.append(f"{name}.{suffix}")
+            write_whole(folder / files[-1], [content])
+        pictures.append(Picture(name, sketch.alt, rendered["svg"], sketch.caption))
+    train, test = len(found["train"]), len(found["test"])
+    text = (
+        f"{size(found)}. The metric was learned from {train} of the distributions; then the other {test} were "
+        f"classified, each by the {N_NEIGHBORS} nearest to it among those."
+    )
+    return files, Part(stem, found["name"], text, facts(found), pictures)

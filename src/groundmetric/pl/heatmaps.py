@@ -59,7 +59,7 @@ def heatmap(
         distances, first = np.asarray(distances), next(iter(groups.values()))
         clusters = tree(distances) if order == "clusters" and len(distances) > 1 else None
         rows = arrange(distances, first.codes) if clusters is None else _draw_tree(ax, clusters)
-        image = ax.imshow(distances[np.ix_(rows, rows)], cmap="viridis", interpolation="none")
+        image = ax.imshow(distances[np.ix_(rows, rows)], cmap="viridis", interpolation="none", gid="distances")
         ax.set(xticks=[], yticks=[], frame_on=False)
         for k, classes in enumerate(groups.values()):
             _draw_bars(ax, classes, rows, k)

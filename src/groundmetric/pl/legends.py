@@ -56,7 +56,7 @@ def above(
     n += spare
     rows = [handle for column in range(n) for handle in rows[column::n]]  # matplotlib fills column by column
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, height), "borderaxespad": 0.3}
-    ax.legend(handles=rows, ncols=n, handlelength=length, **place)
+    ax.legend(handles=rows, ncols=n, handlelength=length, **place).set_gid("legend")
 
 
 def _blank(label: str = "") -> Line2D:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
 from . import legends
 from .classes import Classes, Numbers, Palette, classes_of
 from .geometry import embed
-from .style import INK, axes, width
+from .style import INK, MISSING, axes, width
 from .tables import axis_names, basis_of, colouring, entry, is_anndata
 
 _MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
@@ -79,17 +80,22 @@ def _draw_classes(ax: Axes, place: np.ndarray, classes: Classes, filled: np.ndar
     for c, (colour, marker) in enumerate(zip(classes.colours, classes.markers, strict=True)):
         # Later classes are smaller: where marks coincide, all are seen.
         look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
-        for chosen, face in ((filled, colour), (~filled, "none")):
+        for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
             x, up = place[chosen & (classes.codes == c)].T
-            ax.scatter(x, up, fc=face, **look)
+            # The name is the id of an SVG's group: a page finds the marks there, in the order of the samples.
+            ax.scatter(x, up, fc=face, gid=f"marks-{kind}-{c}", **look)
 
 
 def _draw_numbers(ax: Axes, place: np.ndarray, numbers: Numbers, filled: np.ndarray, label: str) -> None:
-    marks = ax.scatter(place[:, 0], place[:, 1], c=numbers.values, s=20, cmap="viridis", lw=0.9)
+    colours = mpl.colormaps["viridis"].with_extremes(bad=MISSING)
+    marks = ax.scatter(place[:, 0], place[:, 1], c=numbers.values, s=20, cmap=colours, lw=0.9, plotnonfinite=True)
+    marks.set_gid("marks")
     shades = marks.to_rgba(numbers.values)
     marks.set_edgecolor(shades.tolist())
     marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())
-    ax.figure.colorbar(marks, ax=ax, label=label, pad=0.03).outline.set_visible(False)  # type: ignore[operator]
+    bar = ax.figure.colorbar(marks, ax=ax, label=label, pad=0.03)
+    bar.ax.set_gid("legend")
+    bar.outline.set_visible(False)  # type: ignore[operator]
 
 
 def _dress(ax: Axes, names: tuple[str, str]) -> None:

@@ -37,7 +37,7 @@ def scores(
             value, low, high = (np.nan if end is None else float(end) for end in ends)
             shade = colour(0) if place == 0 else INK
             ax.plot([low, high], [place, place], color=shade, lw=1.3)
-            ax.plot(value, place, "o", color=shade, ms=4.5)
+            ax.plot(value, place, "o", color=shade, ms=4.5, gid=f"score-{place}")
         ax.set_yticks(places, [short(each, 28) for each in rows], parse_math=False)
         ax.tick_params("y", length=0)
         ax.set(xlabel=name, ylim=(len(rows) - 0.5, -0.5))

@@ -1,7 +1,12 @@
 """One self-contained HTML page about a run: what was learned, how good it is, and what tells the labels apart."""
 
-from .content import Content, Part
-from .run import Run
-from .writing import REPORT, collect, save, write
+from ..extras import need
 
-__all__ = ["REPORT", "Content", "Part", "Run", "collect", "save", "write"]
+need("jinja2", "a report")  # before any module of this package asks for it in vain
+
+from .collect import collect  # noqa: E402
+from .content import Content, Part, Picture  # noqa: E402
+from .run import Run  # noqa: E402
+from .write import REPORT, save, write  # noqa: E402
+
+__all__ = ["REPORT", "Content", "Part", "Picture", "Run", "collect", "save", "write"]

@@ -1,4 +1,4 @@
-"""What a report shows, as plain data: made by `collecting`, drawn by `page`. A part that is None is left out."""
+"""What a report shows, as plain data: `collect` makes it, `page.html.j2` shows it. A part that is None is left out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from .markup import Markup
+MOST_CLASSES = 60  # more can neither be told apart nor listed in a legend
+MOST_COLUMNS = 24
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,13 @@ class Column:
     @property
     def is_class(self) -> bool:
         return self.values is not None
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The order in which `pl` draws: class after class, those without one last; numbers are all alike."""
+        if self.values is None:
+            return np.zeros(len(self.codes), dtype=int)
+        return np.where(self.codes < 0, len(self.values), self.codes)
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,17 @@ class Table:
     rows: list[list[Any]]
     choice: int | None = None
 
+    def choices(self) -> list[str]:
+        """The values by which rows can be picked, short ones first: "Axis 2" comes before "Axis 10"."""
+        assert self.choice is not None
+        return sorted({str(row[self.choice]) for row in self.rows}, key=lambda text: (len(text), text))
+
+    def largest(self, place: int) -> float:
+        """What the longest bar of a column stands for."""
+        if not self.fields[place].bar:
+            return 0.0
+        return max((row[place] for row in self.rows if row[place] is not None), default=0.0)
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -76,6 +96,10 @@ class Axis:
     ends: tuple[str, str]  # what lies towards its low and its high end
     genes: list[tuple[str, float]]
     processes: Table | None = None
+
+    def largest(self) -> float:
+        """The weight that the longest bar stands for."""
+        return max((abs(weight) for _, weight in self.genes), default=1.0) or 1.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +113,15 @@ class Evaluation:
     test: dict[str, Any] | None
     notes: list[str]
 
+    def table(self) -> Table:
+        """A row per method."""
+        fields = [Field("Method"), Field("Score", ".2f"), Field("Low", ".2f"), Field("High", ".2f"),
+                  Field("Lead of learned", "+.2f"), Field("Lead low", "+.2f"), Field("Lead high", "+.2f"),
+                  Field("p (Holm)", ".2g"), Field("Seconds", ".1f", note="per fold")]  # fmt: skip
+        keys = ("value", "low", "high", "lead", "lead_low", "lead_high", "p", "seconds")
+        rows = [[row["method"], *(row.get(key) for key in keys)] for row in self.rows]
+        return Table("method-scores", "Balanced accuracy on held-out samples, with 95 % intervals", fields, rows)
+
 
 @dataclass(frozen=True)
 class Caution:
@@ -99,12 +132,43 @@ class Caution:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A figure: `svg` as matplotlib writes it, `alt` for those who do not see it, `caption` below it."""
+
+    name: str
+    alt: str
+    svg: bytes
+    caption: str
+
+
+@dataclass(frozen=True)
 class Part:
-    """A section that the caller adds: a title for the contents and markup; at the end, or right after the summary."""
+    """A section that the caller adds, at the end of the page or right after the summary.
+
+    Parameters
+    ----------
+    identifier : str
+        Target of the link in the contents; unique in the page.
+    title : str
+        Heading.
+    text : str
+        First paragraph.
+    facts : dict of str to str
+        Names and values, below the text.
+    pictures : sequence of Picture
+        Figures, below the facts.
+    table : Table or None
+        Last of all.
+    first : bool
+        Whether the section follows the summary.
+    """
 
     identifier: str
     title: str
-    body: Markup
+    text: str
+    facts: dict[str, str] = field(default_factory=dict)
+    pictures: Sequence[Picture] = ()
+    table: Table | None = None
     first: bool = False
 
 
@@ -128,3 +192,34 @@ class Content:
     evaluation: Evaluation | None
     left_out: list[str] = field(default_factory=list)
     parts: Sequence[Part] = ()
+
+
+def columns_of(obs: pd.DataFrame, first: list[str], most: int = MOST_CLASSES) -> tuple[list[Column], list[str]]:
+    """All columns that can be coloured by, some of them first, and the names of those that cannot."""
+    names = [*first, *(name for name in obs.columns if name not in first)]
+    made = {name: column_of(str(name), obs[name], most) for name in names}
+    kept = [column for column in made.values() if column is not None][:MOST_COLUMNS]
+    shown = {column.name for column in kept}
+    return kept, [str(name) for name in names if str(name) not in shown]
+
+
+def column_of(name: str, column: pd.Series, most: int | None = MOST_CLASSES) -> Column | None:
+    """Numbers with many values stay numbers; everything else is a class, unless there are too many of them."""
+    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    if numeric and column.nunique() > 8:
+        return Column(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
+    codes, values = pd.factorize(column, sort=True)
+    if most is not None and len(values) > most:
+        return None
+    return Column(name, codes, [str(value) for value in values])
+
+
+def as_data(column: Column) -> dict:
+    """For the scripts of the page: places of classes, or numbers in thousandths of their range."""
+    if column.is_class:
+        return {"name": column.name, "values": column.values, "codes": column.codes.tolist()}
+    known = column.codes[np.isfinite(column.codes)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    shares = (column.codes - low) / ((high - low) or 1.0)
+    codes = [-1 if not np.isfinite(share) else round(1000 * share) for share in shares]
+    return {"name": column.name, "low": low, "high": high, "codes": codes}

@@ -20,13 +20,20 @@ FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 class Run:
     """What was learned, and where to find the values that it was learned from.
 
-    Attributes
+    Parameters
     ----------
-    cells : AnnData after `tl.learn`, with or without values
-    samples : AnnData of `tl.samples`
-    source : AnnData or path of the file with the values, or None where it is not known
-    findings : what `learn` noted: seconds, the name of the file
-    folder : where results are kept, or None
+    cells : AnnData
+        After `tl.learn`, with or without values.
+    samples : AnnData
+        From `tl.samples`.
+    source : AnnData, path or None
+        Where the values are; None where that is not known.
+    findings : dict
+        What `learn` noted: seconds, the name of the file.
+    folder : path or None
+        Where results are kept; None: nowhere.
+    key : str
+        Entry of `uns` and prefix of columns, as `key_added` of `tl.learn`.
     """
 
     cells: ad.AnnData

@@ -1,12 +1,22 @@
-"""A few sentences with numbers for someone who reads nothing else, honest where nothing was shown."""
+"""Summary and cautions: sentences with numbers for someone who reads nothing else, honest where nothing was shown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from .content import Evaluation, Table
+import numpy as np
+import pandas as pd
+from scipy import stats
+from scipy.stats import contingency
 
-SURE = 0.05
+from .content import Caution, Evaluation, Table
+
+FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50
+SURE = 0.05  # p and q below which something is said to be shown
+STRONG = 0.5  # Cramér's V from which a column is said to go with the label
+PATIENTS = ("patient", "donor", "subject", "individual", "participant")
+_DRAWS = 1999
 
 
 def say_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, feature: str) -> str:
@@ -120,3 +130,130 @@ def _interval(row: dict) -> str:
 
 def _list(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def cautions_of(obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None) -> list[Caution]:
+    """All that can be seen from a table with a row per sample and its column `n_cells`."""
+    labels = obs[label_key].dropna()
+    counts = labels.astype(str).value_counts()
+    found = []
+    if counts.min() < FEW_SAMPLES:
+        found.append(
+            Caution(
+                "Few samples",
+                f"{counts.idxmin()} has {counts.min()} samples. With fewer than {FEW_SAMPLES} per class, scores are "
+                "uncertain and genes change with every sample: read intervals, not single numbers.",
+            )
+        )
+    if counts.max() >= UNEQUAL * counts.min():
+        found.append(
+            Caution(
+                "Classes of unequal size",
+                f"{counts.idxmax()} has {counts.max()} samples, {counts.idxmin()} {counts.min()}. Balanced accuracy "
+                "counts classes alike; plain accuracy would flatter.",
+            )
+        )
+    missing = int(obs[label_key].isna().sum())
+    if missing:
+        found.append(Caution("Samples without a label", f"{missing} of {len(obs)} were not learned from."))
+    small = obs.index[obs["n_cells"] < FEW_CELLS]
+    if len(small):
+        found.append(
+            Caution(
+                "Samples of few cells",
+                f"{_some(small)} {'has' if len(small) == 1 else 'have'} fewer than {FEW_CELLS}: distances to them are "
+                "larger than they should be.",
+            )
+        )
+    return [*found, *_batches(obs.loc[labels.index], label_key, sample_key), *_patients(obs, sample_key, group_key)]
+
+
+def _batches(obs: pd.DataFrame, label_key: str, sample_key: str) -> list[Caution]:
+    found = []
+    for name in obs.columns:
+        if name in (label_key, sample_key, "n_cells") or str(name).lower() in PATIENTS:
+            continue
+        values = obs[name].dropna()
+        if not 2 <= values.nunique() < len(obs) / 2:
+            continue
+        strength, p = association(values.astype(str), obs.loc[values.index, label_key].astype(str))
+        if strength >= STRONG and p < SURE:
+            found.append(
+                Caution(
+                    "Suspected batch effect",
+                    f"{name} goes with {label_key} (Cramér's V {strength:.2f}, p = {p:.2g}). If {name} is technical, a "
+                    "batch, what was learned may be the batch: compare within it, or correct for it and learn again.",
+                )
+            )
+    return found
+
+
+def association(one: pd.Series, other: pd.Series) -> tuple[float, float]:
+    """Cramér's V of two columns of classes, and a p-value: Fisher's for two by two, else by permutation.
+
+    >>> association(pd.Series(list("aabb" * 3)), pd.Series(list("xxyy" * 3)))[0]
+    1.0
+    """
+    table = pd.crosstab(one.to_numpy(), other.to_numpy()).to_numpy()
+    if min(table.shape) < 2:
+        return 0.0, 1.0
+    strength = round(float(contingency.association(table, method="cramer")), 12)
+    if table.shape == (2, 2):
+        return strength, float(stats.fisher_exact(table).pvalue)
+    return strength, _chance_of_table(table, pd.factorize(one, sort=True)[0], pd.factorize(other, sort=True)[0])
+
+
+def _chance_of_table(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
+    """Share of permutations whose table is at least as far from independence.
+
+    Permutations keep the sums of rows and columns, so that chi-squared grows with the sum of n_ij^2 / e_ij, where e_ij
+    are the counts expected; that is quick, which 1,999 calls of SciPy are not.
+    """
+    expected = contingency.expected_freq(table)
+    found = (table**2 / expected).sum() * (1 - 1e-9)  # ties count, whatever the rounding
+    random, hits = np.random.default_rng(0), 0
+    for _ in range(_DRAWS):
+        drawn = np.zeros(table.shape)
+        np.add.at(drawn, (rows, random.permutation(columns)), 1)
+        hits += bool((drawn**2 / expected).sum() >= found)
+    return (1 + hits) / (1 + _DRAWS)
+
+
+def _patients(obs: pd.DataFrame, sample_key: str, group_key: str | None) -> list[Caution]:
+    for name in obs.columns:
+        if str(name).lower().removesuffix("_id") not in PATIENTS or name in (sample_key, group_key):
+            continue
+        if obs[name].nunique() < len(obs):
+            return [
+                Caution(
+                    "Several samples of a patient",
+                    f"{len(obs)} samples are from {obs[name].nunique()} values of {name}. Held-out scores are too good "
+                    f"where a patient is on both sides: keep them together with --group {name}.",
+                )
+            ]
+    return []
+
+
+def cautions_of_training(
+    params: dict[str, Any], converged: bool, epochs: int, interrupted: bool = False
+) -> list[Caution]:
+    """What the training itself gives rise to."""
+    found = []
+    if params.get("raw_counts"):
+        found.append(
+            Caution("Raw counts", "The values look like raw counts: normalise them, take logarithms, and learn again.")
+        )
+    if interrupted:
+        found.append(
+            Caution("Training was interrupted", f"Somebody ended it after {epochs} epochs: let it run to its end.")
+        )
+    elif not converged:
+        found.append(
+            Caution("Training was stopped", f"It had not converged after {epochs} epochs: allow more with --epochs.")
+        )
+    return found
+
+
+def _some(names: Any) -> str:
+    shown = ", ".join(map(str, names[:3]))
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -27,7 +27,7 @@
     if (code < 0) return MISSING;
     return column.values ? data.colours[code % data.colours.length] : ramp(code);
   };
-  const shapeOf = (column, k) => data.shapes[column.values && column.codes[k] >= 0 ? column.codes[k] % data.shapes.length : 0];
+  const shapeOf = (column, k) => "#shape-" + (column.values && column.codes[k] >= 0 ? column.codes[k] % data.shapes : 0);
   function valueOf(column, k) {
     const code = column.codes[k];
     if (code < 0) return "unknown";
@@ -41,7 +41,7 @@
       column.values.forEach((name, code) => {
         if (!column.codes.includes(code)) return;
         const mark = { codes: [code], values: column.values };
-        items.push(entry(swatch(colourOf(mark, 0), shapes ? shapeOf(mark, 0) : data.shapes[0]), name));
+        items.push(entry(swatch(colourOf(mark, 0), shapes ? shapeOf(mark, 0) : "#shape-0"), name));
       });
     } else {
       const bar = document.createElement("span");
@@ -49,7 +49,7 @@
       bar.style.background = "linear-gradient(to right," + [0, 250, 500, 750, 1000].map(ramp).join() + ")";
       items.push(entry(bar, Number(column.low.toPrecision(3)) + " to " + Number(column.high.toPrecision(3))));
     }
-    if (column.codes.some((code) => code < 0)) items.push(entry(swatch(MISSING, data.shapes[0]), "unknown"));
+    if (column.codes.some((code) => code < 0)) items.push(entry(swatch(MISSING, "#shape-0"), "unknown"));
     list.replaceChildren(...items);
   }
   function entry(sign, text) {
@@ -59,21 +59,28 @@
   }
   function swatch(colour, shape) {
     const any = document.querySelector("svg");
-    const svg = document.createElementNS(any.namespaceURI, "svg"), path = document.createElementNS(any.namespaceURI, "path");
-    svg.setAttribute("viewBox", "-7 -7 14 14");
+    const svg = document.createElementNS(any.namespaceURI, "svg"), mark = document.createElementNS(any.namespaceURI, "use");
+    svg.setAttribute("viewBox", "-3 -3 6 6");
     svg.setAttribute("aria-hidden", "true");
-    path.setAttribute("d", shape);
-    path.setAttribute("fill", colour);
-    svg.append(path);
+    mark.setAttribute("href", shape);
+    mark.setAttribute("fill", colour);
+    svg.append(mark);
     return svg;
   }
 
-  // Samples: marks of the page's own SVG. One of them can be reached by tab, arrows go on to the next.
+  // Samples: the marks of the figure. One of them can be reached by tab, arrows go on to the next.
   function sampleMap(figure) {
-    const marks = [...figure.querySelectorAll(".mark")], select = figure.querySelector("select");
-    const names = data.samples.names, columns = data.samples.columns;
+    const marks = [...figure.querySelectorAll("[id^=samples-map-marks] use")], select = figure.querySelector("select");
+    const { names, columns } = data.samples, own = figure.querySelector("#samples-map-legend");
+    const drawn = marks.map((mark) => [mark.getAttribute("href"), mark.getAttribute("style")]);
     const describe = (k) => [names[k], ...columns.map((column) => column.name + ": " + valueOf(column, k))].join("\n");
-    marks.forEach((mark, k) => {
+    const name = (mark, k, column) => mark.setAttribute("aria-label", names[k] + ", " + column.name + ": " + valueOf(column, k));
+    marks.forEach((mark, m) => {
+      const k = data.samples.marks[m];
+      mark.classList.add("mark");
+      mark.setAttribute("role", "img");
+      mark.setAttribute("tabindex", m === 0 ? 0 : -1);
+      name(mark, k, columns[0]);
       mark.addEventListener("pointermove", (event) => show(describe(k), event.clientX, event.clientY));
       mark.addEventListener("pointerleave", hide);
       mark.addEventListener("focus", () => {
@@ -85,21 +92,25 @@
         const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
         if (!step) return;
         event.preventDefault();
-        const next = marks[(k + step + marks.length) % marks.length];
-        mark.tabIndex = -1;
-        next.tabIndex = 0;
+        const next = marks[(m + step + marks.length) % marks.length];
+        mark.setAttribute("tabindex", -1);
+        next.setAttribute("tabindex", 0);
         next.focus();
       });
     });
-    select.addEventListener("change", () => {
-      const column = columns[select.value];
-      marks.forEach((mark, k) => {
-        mark.setAttribute("fill", colourOf(column, k));
-        mark.setAttribute("d", shapeOf(column, k));
-        mark.setAttribute("aria-label", names[k] + ", " + column.name + ": " + valueOf(column, k));
+    function colour() {
+      const first = select.value === "0", column = columns[select.value], list = figure.querySelector(".legend");
+      marks.forEach((mark, m) => {
+        const k = data.samples.marks[m], shade = colourOf(column, k);
+        mark.setAttribute("href", first ? drawn[m][0] : shapeOf(column, k));
+        mark.setAttribute("style", first ? drawn[m][1] : "fill: " + shade + "; stroke: " + shade);
+        name(mark, k, column);
       });
-      legend(figure.querySelector(".legend"), column, true);
-    });
+      own.style.visibility = first ? "" : "hidden";  // the legend in the figure is that of the first column
+      if (first) list.replaceChildren(); else legend(list, column, true);
+    }
+    select.addEventListener("change", colour);
+    if (select.value !== "0") colour();  // a browser may remember the choice
   }
 
   // Cells: too many to be elements, so they are drawn; the nearest to the pointer is named.
@@ -149,15 +160,20 @@
   }
 
   // The heat map: a row and a column are found from the pointer, or walked to with arrows.
-  function heatMap(svg) {
+  function heatMap(figure) {
     const { order, far, most } = data.heat, names = data.samples.names, label = data.samples.columns[0], n = order.length;
-    const picture = svg.querySelector("image"), cursor = svg.querySelector(".cursor");
-    const side = Number(picture.getAttribute("width")) / n;
+    const svg = figure.querySelector("svg"), picture = figure.querySelector("#distances-map-distances");
+    const cursor = document.createElementNS(svg.namespaceURI, "rect");
+    cursor.setAttribute("class", "cursor");
+    cursor.setAttribute("transform", picture.getAttribute("transform"));  // in which a pair is a square of side 1
+    cursor.setAttribute("width", 1);
+    cursor.setAttribute("height", 1);
+    svg.append(cursor);
     let at = [0, 0];
     function point(row, column) {
       at = [row, column];
-      cursor.setAttribute("x", Number(picture.getAttribute("x")) + column * side);
-      cursor.setAttribute("y", Number(picture.getAttribute("y")) + row * side);
+      cursor.setAttribute("x", column);
+      cursor.setAttribute("y", row);
       const [a, b] = [order[row], order[column]];
       const value = ((far[row][column] / 1000) * most).toPrecision(3);
       return names[a] + " (" + valueOf(label, a) + ") – " + names[b] + " (" + valueOf(label, b) + ")\ndistance " + value;
@@ -170,8 +186,8 @@
       show(point(row, column), event.clientX, event.clientY);
     });
     svg.addEventListener("pointerleave", hide);
-    svg.addEventListener("blur", hide);
-    svg.addEventListener("keydown", (event) => {
+    figure.addEventListener("blur", hide);
+    figure.addEventListener("keydown", (event) => {
       const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
       if (!step) return;
       event.preventDefault();
@@ -185,8 +201,10 @@
   document.querySelectorAll("[data-map=samples]").forEach(sampleMap);
   document.querySelectorAll("[data-map=cells]").forEach(cellMap);
   document.querySelectorAll(".heat").forEach(heatMap);
-  document.querySelectorAll("[data-name]").forEach((mark) => {
-    mark.addEventListener("pointermove", (event) => show(mark.dataset.name, event.clientX, event.clientY));
+  data.scores.forEach((text, k) => {
+    const mark = document.getElementById("scores-score-" + k);
+    if (!mark) return;
+    mark.addEventListener("pointermove", (event) => show(text, event.clientX, event.clientY));
     mark.addEventListener("pointerleave", hide);
   });
 })();

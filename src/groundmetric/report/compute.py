@@ -1,10 +1,11 @@
-"""What a report needs beyond the run itself, computed where it is missing and kept so that it is done once."""
+"""What a report needs beyond the run itself, computed where it is missing and kept in its folder: done once."""
 
 from __future__ import annotations
 
 import functools
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,18 @@ import joblib
 import numpy as np
 
 from .. import __version__, baselines, tl
+from ..cells.columns import samples_of
 from ..estimators import GroundMetricLearner
 from ..evaluation import Comparison, compare, folds, permutation_test
 from ..evaluation.feasibility import Split
 from ..interpret import stability
+from ..interpret.axes import canonical_axes
+from ..interpret.relevance import annotation_relevance
+from ..metric import GroundMetric
 from ..reproduce.cohorts import INSIDE, Labelled, read_cohort
 from ..reproduce.keeping import read, without_nan, write
 from ..reproduce.selected import SelectedFeatures, with_features
+from ..tl.stored import trained_from
 from .content import Evaluation
 from .run import Run
 
@@ -27,6 +33,7 @@ SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "learned metric"
 QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
 FOLDS, NEIGHBORS = 5, 5
+PARTNERS = 5  # samples of every class that a sample is compared with
 KEPT = "report"  # folder of a run
 FORMAT = 3  # of what is kept: another number, and it is computed anew
 Log = Callable[[str], None]
@@ -66,6 +73,82 @@ def relevance(run: Run, n_jobs: int | None, log: Log) -> np.ndarray:
         return [round(float(value), 6) for value in cells.obs[column]]
 
     return np.array(kept(run, "relevance", None, compute), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The axes of the learned space, those first that carry most of the transport between labels.
+
+    Attributes
+    ----------
+    rotation : (n_axes, n_components) to turn the learned space onto them
+    share : (n_axes,) of the transport between labels
+    loadings : (n_axes, n_features) for standardised features
+    labels, positions : (n_labels, n_axes) mean of each label, in standard deviations
+    """
+
+    rotation: np.ndarray
+    share: np.ndarray
+    loadings: np.ndarray
+    labels: list[str]
+    positions: np.ndarray
+
+
+def directions(run: Run, n_jobs: int | None, log: Log) -> Directions:
+    def compute() -> dict[str, Any]:
+        log("reading the axes of the learned space")
+        trained = trained_from(run.cells, run.key)
+        D, y = trained.cells, run.stored.labels
+        assert D is not None
+        own = GroundMetric(np.eye(D.shape[1]))
+        axes = canonical_axes(own, D, y.loc[D.names].to_numpy(), max_partners=PARTNERS, n_jobs=n_jobs)
+        return {
+            "rotation": axes.metric.components.tolist(), "share": axes.share.tolist(),
+            "labels": [str(label) for label in axes.classes], "positions": axes.positions.tolist(),
+        }  # fmt: skip
+
+    found = kept(run, "axes", PARTNERS, compute)
+    metric = run.stored.metric
+    rotation, positions = np.array(found["rotation"]), np.array(found["positions"])
+    spread = np.ones(metric.n_features) if metric.variances is None else np.sqrt(metric.variances)
+    loadings = rotation @ metric.components * spread
+    # The strongest gene of an axis points up: a direction has no sign of its own.
+    strongest = np.abs(loadings).argmax(axis=1)
+    sign = np.where(loadings[np.arange(len(loadings)), strongest] < 0, -1.0, 1.0)
+    return Directions(
+        rotation * sign[:, None], np.array(found["share"]), loadings * sign[:, None], found["labels"], positions * sign
+    )
+
+
+def type_relevance(run: Run, type_key: str, n_jobs: int | None, log: Log) -> dict[str, list]:
+    """By cell type, the share that its cells have in how much farther other labels are, with its interval."""
+
+    def compute() -> dict[str, list]:
+        log("asking which cell types carry the difference")
+        trained = trained_from(run.cells, run.key)
+        D = trained.cells
+        assert D is not None
+        kinds = _kinds(run, type_key, D.names)
+        own = GroundMetric(np.eye(D.shape[1]))
+        y = run.stored.labels.loc[D.names].to_numpy()
+        found = annotation_relevance(own, D, y, kinds, max_partners=PARTNERS, n_jobs=n_jobs, n_draws=500)
+        low, high = found.interval
+        return {
+            "values": [str(value) for value in found.values], "share": found.share.tolist(), "low": low.tolist(),
+            "high": high.tolist(), "relevance": found.relevance.tolist(),
+        }  # fmt: skip
+
+    return kept(run, "types", [type_key, PARTNERS], compute)
+
+
+def _kinds(run: Run, type_key: str, names: list) -> np.ndarray:
+    """The type of each cell in the order in which distributions hold them: by sample, then as in `obs`."""
+    obs = run.cells.obs
+    who = samples_of(obs, run.sample_key)
+    drawn = obs[f"{run.key}_sampled"].to_numpy(dtype=bool)
+    kinds = obs[type_key].astype(object).where(obs[type_key].notna(), "unknown").astype(str).to_numpy()
+    own = who.names[who.codes]
+    return np.concatenate([kinds[drawn & (own == name)] for name in names])
 
 
 def cohort_of(run: Run, group_key: str | None) -> Labelled:

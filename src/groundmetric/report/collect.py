@@ -1,23 +1,161 @@
-"""From a run to what its report shows."""
+"""Content of a report from a run: facts, maps of samples and cells, tables of genes, axes and cell types."""
 
 from __future__ import annotations
 
+import os
 import platform
 from collections import Counter
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..interpret import over_representation, read_gmt
 from ..pl.geometry import arrange, embed
-from .columns import column_of, columns_of
-from .content import Axis, CellMap, Column, Field, SampleMap, Table
-from .reading import Directions
+from . import summary
+from .compute import Directions, Log, directions, evaluate, has_values, refit, relevance, type_relevance
+from .content import (
+    Axis,
+    CellMap,
+    Column,
+    Content,
+    Evaluation,
+    Field,
+    Part,
+    SampleMap,
+    Table,
+    column_of,
+    columns_of,
+)  # fmt: skip
 from .run import Run
 
 MOST_CELLS, MOST_GENES, PER_AXIS = 3000, 300, 12
+TOP, MOST_SETS, SURE = 50, 8, 0.05  # genes of an axis that are tested, sets that are shown, q below which they are
+TYPES = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # columns taken for cell types
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "anndata")
+
+
+def collect(
+    run: Run,
+    *,
+    title: str | None = None,
+    group_key: str | None = None,
+    cell_type_key: str | None = None,
+    gene_sets: str | os.PathLike | None = None,
+    refits: int = 20,
+    permutations: int = 0,
+    evaluation: bool = True,
+    parts: Sequence[Part] = (),
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    log: Log = lambda line: None,
+) -> Content:
+    """Content of the page, computed where it is missing; parameters as in `write`."""
+    type_key = _type_key(run, cell_type_key)
+    left_out: list[str] = []
+    working: dict[str, Any] = {"group_key": group_key, "n_jobs": n_jobs, "verbose": verbose, "log": log}
+    axes = directions(run, n_jobs, log)
+    processes: list[Table | None] = [None] * len(axes.share)
+    if gene_sets is not None and run.is_expression:
+        processes = processes_of_axes(axes, run.stored.features, gene_sets)
+        left_out += _without_process(processes)
+    else:
+        left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
+    scores = _try(left_out, "Scores on held-out samples", run, evaluation, "leave out --no-evaluate",
+                  lambda: evaluate(run, permutations=permutations, **working))  # fmt: skip
+    stable = _try(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
+                  lambda: refit(run, refits=refits, permutations=permutations, **working))  # fmt: skip
+    if not permutations:
+        left_out.append("Test against chance and q-values of genes: give --permutations 199.")
+    types = None
+    if type_key is None:
+        left_out.append("Cell types: no column of obs is known to hold them; name it with --cell-type.")
+    else:
+        types = type_table(run, type_key, type_relevance(run, type_key, n_jobs, log))
+    samples, hidden = sample_map(run)
+    cells, more = cell_map(run, axes, type_key, relevance(run, n_jobs, log))
+    unused = list(dict.fromkeys([*hidden, *more]))
+    if unused:
+        left_out.append(f"Columns that cannot be coloured by, for their many values: {', '.join(unused)}.")
+    left_out += [] if stable is None else stable["notes"]
+    feature = "gene" if run.is_expression else "dimension"
+    return Content(
+        title=title or _title(run),
+        subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
+        label=run.label_key,
+        facts=facts_of(run),
+        summary=_say(run, scores, stable, types, feature),
+        cautions=[
+            *summary.cautions_of(run.samples.obs, run.label_key, run.sample_key, group_key),
+            *summary.cautions_of_training(
+                run.stored.params,
+                bool(run.entry["converged"]),
+                len(run.entry["history"]["loss"]),
+                bool(run.findings.get("interrupted")),
+            ),
+        ],
+        samples=samples,
+        cells=cells,
+        genes=gene_table(run, axes, stable),
+        feature=feature,
+        axes=axis_list(run, axes, processes),
+        types=types,
+        history={name: np.asarray(values) for name, values in run.entry["history"].items()},
+        evaluation=scores,
+        left_out=left_out,
+        parts=parts,
+    )
+
+
+def _title(run: Run) -> str:
+    names = list(label_counts(run))
+    told = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
+    return f"What tells {told} apart"
+
+
+def _try(left_out: list[str], what: str, run: Run, wanted: bool, remedy: str, compute: Any) -> Any:
+    """A part that needs the values, or None and a note why it is not there."""
+    if not wanted:
+        left_out.append(f"{what}: {remedy}.")
+    elif not has_values(run):
+        left_out.append(f"{what}: the values are needed, but {run.findings.get('cells')!r} is no longer there.")
+    else:
+        try:
+            return compute()
+        except ValueError as error:
+            left_out.append(f"{what}: {error}.")
+    return None
+
+
+def _without_process(processes: list[Table | None]) -> list[str]:
+    none = [str(a) for a, table in enumerate(processes, 1) if table is None]
+    return [f"Processes of axis {', '.join(none)}: no set stands out (q < 0.05)."] if none else []
+
+
+def _type_key(run: Run, asked: str | None) -> str | None:
+    columns = run.cells.obs.columns
+    if asked is not None:
+        if asked not in columns:
+            raise ValueError(f"cell_type_key is {asked!r}, but obs has no such column: there are {', '.join(map(repr, columns))}")
+        return asked
+    return next((str(name) for name in columns if str(name).lower() in TYPES), None)
+
+
+def _say(run: Run, scores: Evaluation | None, stable: Any, types: Table | None, feature: str) -> list[str]:
+    shares = run.stored.metric.importance()
+    order = np.argsort(-shares, kind="stable")
+    names = [run.stored.features[g] for g in order]
+    drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
+    said = [
+        summary.say_data(drawn, label_counts(run), run.label_key, len(names), feature),
+        *summary.say_scores(scores),
+        summary.say_genes(names, shares[order].tolist(), feature),
+        summary.say_stability(stable, names, feature),
+        summary.say_types(types),
+    ]
+    return [sentence for sentence in said if sentence is not None]
 
 
 def label_counts(run: Run) -> dict[str, int]:
@@ -67,9 +205,8 @@ def sample_map(run: Run) -> tuple[SampleMap, list[str]]:
     names = [str(name) for name in run.samples.obs_names]
     columns, unused = columns_of(obs.drop(columns=run.sample_key, errors="ignore"), [run.label_key])
     places = embed(distances)
-    labels = columns[0] if columns and columns[0].name == run.label_key else None
-    codes = labels.codes if labels is not None and labels.is_class else np.zeros(len(names))
-    return SampleMap(names, places, columns, distances, arrange(distances, codes), _kept(distances, places)), unused
+    order = arrange(distances, columns[0].groups)
+    return SampleMap(names, places, columns, distances, order, _kept(distances, places)), unused
 
 
 def _kept(distances: np.ndarray, places: np.ndarray) -> float:
@@ -203,3 +340,22 @@ def _value(column: Column, place: int) -> Any:
         return column.values[column.codes[place]] if column.codes[place] >= 0 else None
     value = float(column.codes[place])
     return value if np.isfinite(value) else None
+
+
+def processes_of_axes(axes: Directions, features: list[str], gene_sets: str | os.PathLike) -> list[Table | None]:
+    """For each axis, the sets in which its strongest genes are over-represented; None where there are none."""
+    sets = read_gmt(gene_sets)
+    found: list[Table | None] = []
+    for a, loadings in enumerate(axes.loadings, 1):
+        n = min(TOP, max(1, len(features) // 5))
+        top = [features[g] for g in np.argsort(-np.abs(loadings), kind="stable")[:n]]
+        tested = over_representation(top, features, sets)
+        rows = [
+            [name.replace("_", " "), float(tested.q[s]), float(tested.effect[s]), ", ".join(tested.overlap[s])]
+            for s, name in enumerate(tested.sets[:MOST_SETS])
+            if tested.q[s] < SURE
+        ]
+        fields = [Field("Process"), Field("q", ".1e"), Field("Fold", ".1f"), Field("Genes")]
+        caption = f"Processes of the {n} strongest genes of axis {a}" + ("" if rows else f": none with q < {SURE}")
+        found.append(Table(f"processes-{a}", caption, fields, rows) if rows else None)
+    return found

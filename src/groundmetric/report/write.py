@@ -1,0 +1,322 @@
+"""Report as a file: figures drawn by `pl`, the page that shows them, and both written whole."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import anndata as ad
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
+from matplotlib.path import Path as Outline
+from matplotlib.transforms import Affine2D
+
+from .. import pl
+from ..arrays import visible
+from ..safe_files import write_whole
+from .collect import collect, sample_table
+from .compute import Log
+from .content import Content, Evaluation, Part, SampleMap, as_data
+from .run import Run
+
+REPORT = "report.html"
+SHORT = 8  # rows of a table up to which there is nothing to filter
+LEAST = 0.01  # share of the transport from which an axis is shown
+Draw = Callable[[Axes], Any]
+
+
+def write(
+    run: Run | str | os.PathLike,
+    output: str | os.PathLike | None = None,
+    *,
+    title: str | None = None,
+    group_key: str | None = None,
+    cell_type_key: str | None = None,
+    gene_sets: str | os.PathLike | None = None,
+    refits: int = 20,
+    permutations: int = 0,
+    evaluation: bool = True,
+    figures: str | os.PathLike | None = None,
+    parts: Sequence[Part] = (),
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    log: Log = lambda line: None,
+) -> dict[str, Any]:
+    """Write one HTML page about what was learned, and return what it says first.
+
+    What takes long is kept in the folder of the run, so that a second report is quick.
+
+    Parameters
+    ----------
+    run : Run, str or path
+        Run, or the folder that `groundmetric learn` wrote.
+    output : str, path or None
+        File to write; None: report.html in the folder of the run. An older report is replaced, no other file is.
+    title : str or None
+        Title of the page; None: what tells the labels apart.
+    group_key : str or None
+        Column of `obs`, the patient: whose samples are held out and drawn together.
+    cell_type_key : str or None
+        Column of `obs`; None: "cell_type" or the like, where there is one.
+    gene_sets : str, path or None
+        GMT file, to name the processes of the axes.
+    refits : int
+        Fits on samples drawn anew, for the stability of genes; 0: none.
+    permutations : int
+        Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
+    evaluation : bool
+        Whether to score the metric on held-out samples, against quick baselines.
+    figures : str, path or None
+        Folder for every figure as PNG and SVG, over older ones of the same names; None: no files.
+    parts : sequence of Part
+        Sections to add.
+    n_jobs : int or None
+        Threads or processes; None: one.
+    verbose : int
+        1 shows progress bars where there is a terminal.
+    log : function of str
+        Is told in a line what comes next.
+
+    Returns
+    -------
+    dict
+        "report" (path), "bytes", "summary", "warnings", "left_out", "scores", "against_chance", and "figures" (names of
+        files).
+    """
+    run = run if isinstance(run, Run) else Run.open(run)
+    if output is None and run.folder is None:
+        raise ValueError("output is None: for a run that has no folder, say which file to write")
+    path = Path(output) if output is not None else run.folder / REPORT  # type: ignore[operator]
+    check_place(path)
+    content = collect(
+        run, title=title, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, refits=refits,
+        permutations=permutations, evaluation=evaluation, parts=parts, n_jobs=n_jobs, verbose=verbose, log=log,
+    )  # fmt: skip
+    drawn = []
+    if figures is not None:
+        log("drawing")
+        drawn = save_figures(figures_of(run, content), Path(figures))
+    return {**save(content, path), "figures": drawn}
+
+
+def save(content: Content, path: Path) -> dict[str, Any]:
+    """Write the page, whole or not at all, over an older page only, and return what it says first."""
+    check_place(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = page(content).encode()
+    write_whole(path, [text])
+    return {
+        "report": str(path),
+        "bytes": len(text),
+        "summary": content.summary,
+        "warnings": [f"{caution.title}: {caution.text}" for caution in content.cautions],
+        "left_out": content.left_out,
+        "scores": None if content.evaluation is None else content.evaluation.rows,
+        "against_chance": None if content.evaluation is None else content.evaluation.test,
+    }
+
+
+def check_place(path: Path) -> None:
+    """Raise if a page would replace something else."""
+    if path.is_dir():
+        raise ValueError(f"output {str(path)!r} is a folder: give a file")
+    if os.path.lexists(path) and not is_page(path):
+        raise ValueError(f"output {str(path)!r} exists and is no earlier report: it would be lost; give another file")
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is a page that `save` wrote, or empty."""
+    if not path.is_file():
+        return False
+    content = path.read_bytes()
+    return not content or (content.startswith(b"<!doctype html>") and b"<footer>Made by groundmetric " in content)
+
+
+def page(content: Content) -> str:
+    """The whole page as text."""
+    figures = {name: render(draw, name, ["svg"])["svg"] for name, draw in figures_of_page(content).items()}
+    environment = Environment(
+        loader=PackageLoader(__package__, ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=_shown,
+    )  # fmt: skip
+    environment.filters["number"] = format
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    return environment.get_template("page.html.j2").render(
+        content=content, figures=figures, inline=inline, asset=_asset, sample_table=sample_table(content.samples),
+        told_scores=_told_scores(content.evaluation), data=_shown(_data(content)), shapes=[_outline(m) for m in pl.MARKERS],
+        short_table=SHORT, least_share=LEAST,
+    )  # fmt: skip
+
+
+def _shown(data: Any) -> Any:
+    """Data in which no text hides a character: a name cannot pass for another on the page."""
+    if isinstance(data, str) and not isinstance(data, Markup):
+        return visible(data)
+    if isinstance(data, dict):
+        return {_shown(key): _shown(value) for key, value in data.items()}
+    return [_shown(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def _asset(name: str) -> Markup:
+    return Markup(files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
+
+
+def _told_scores(found: Evaluation | None) -> list[str]:
+    """Scores as text, in the order of their marks."""
+    told = []
+    for row in [] if found is None else found.rows:
+        interval = "" if row.get("low") is None else f" ({row['low']:.2f} to {row['high']:.2f})"
+        told.append(f"{row['method']}: " + ("no score" if row["value"] is None else f"{row['value']:.2f}{interval}"))
+    return told
+
+
+def _data(content: Content) -> dict[str, Any]:
+    """What the scripts need, in whole numbers, which are short."""
+    samples, cells, order = content.samples, content.cells, content.samples.order
+    most = float(samples.distances.max()) or 1.0
+    low, high = cells.places.min(axis=0), cells.places.max(axis=0)
+    places = np.rint(1000 * (cells.places - low) / np.where(high > low, high - low, 1.0)).astype(int)
+    stops = np.rint(255 * mpl.colormaps["viridis"](np.linspace(0, 1, 9))[:, :3]).astype(int)
+    return {
+        "colours": pl.COLOURS, "ramp": stops.tolist(), "shapes": len(pl.MARKERS),
+        "scores": _told_scores(content.evaluation),
+        "samples": {"names": samples.names, "columns": [as_data(column) for column in samples.columns],
+                    "marks": np.argsort(samples.columns[0].groups, kind="stable").tolist()},
+        "heat": {"order": order.tolist(), "most": most,
+                 "far": np.rint(1000 * samples.distances[np.ix_(order, order)] / most).astype(int).tolist()},
+        "cells": {"x": places[:, 0].tolist(), "y": places[:, 1].tolist(),
+                  "columns": [as_data(column) for column in cells.columns]},
+    }  # fmt: skip
+
+
+def _outline(marker: str) -> str:
+    """A marker of matplotlib as a path of SVG, as large as in `pl.embedding`."""
+    style = MarkerStyle(marker)
+    path = style.get_path().transformed(style.get_transform() + Affine2D().scale(4.5, -4.5))  # SVG goes down
+    letters = {Outline.MOVETO: "M", Outline.LINETO: "L", Outline.CURVE4: "C", Outline.CLOSEPOLY: "Z"}
+    parts = []
+    for vertices, code in path.iter_segments(simplify=False):
+        numbers = "" if code == Outline.CLOSEPOLY else " ".join(f"{number:.2f}" for number in vertices)
+        parts.append(letters[code] + numbers)
+    return "".join(parts)
+
+
+def figures_of_page(content: Content) -> dict[str, Draw]:
+    """By name, functions that draw on axes what the page shows."""
+    samples, label = content.samples, content.samples.columns[0]
+    table = _as_anndata(samples)
+    one_class = ["all samples"] * len(samples.names)
+    found: dict[str, Draw] = {
+        "samples": partial(_keyed, pl.embedding, table, color=label.name),
+        "distances": partial(_keyed, pl.heatmap, table, color=label.name)
+        if label.is_class
+        else partial(_keyed, pl.heatmap, samples.distances, y=one_class),
+        "training": partial(_keyed, pl.history, content.history),
+    }
+    if content.evaluation is not None:
+        rows = {row["method"]: (row["value"], row["low"], row["high"]) for row in content.evaluation.rows}
+        found["scores"] = partial(_keyed, pl.scores, rows, reference=content.evaluation.chance)
+    return found
+
+
+def _as_anndata(found: SampleMap) -> ad.AnnData:
+    """Samples as `pl` takes them: the label, as classes or numbers, and the distances that the page has."""
+    label = found.columns[0]
+    values = label.codes if label.values is None else pd.Categorical.from_codes(label.codes, label.values)
+    obs = pd.DataFrame({label.name: values}, index=found.names)
+    return ad.AnnData(obs=obs, obsp={"groundmetric_distances": found.distances})
+
+
+def figures_of(run: Run, content: Content) -> dict[str, Draw]:
+    """By name, functions that draw on axes: those of the page, and what it shows as tables and maps."""
+    found = figures_of_page(content) | {
+        "importance": partial(_keyed, pl.importance, run.stored.metric),
+        "axes": partial(_keyed, pl.components, run.stored.metric),
+    }
+    for column in content.cells.columns:
+        if column.is_class and column.name != run.sample_key and column.name in run.cells.obs:
+            found[f"cells {column.name}"] = partial(_keyed, pl.cells, run.cells, color=column.name, key=run.key)
+    if content.types is not None:
+        shares = {str(row[0]): row[1:4] for row in content.types.rows}
+        found["cell types"] = partial(_keyed, pl.scores, shares, reference=0.0, name="share of the difference")
+    return found
+
+
+def _keyed(draw: Callable, what: Any, ax: Axes, **options: Any) -> Any:
+    """Functions of `pl` take axes by name, after labels."""
+    return draw(what, ax=ax, **options)
+
+
+def save_figures(figures: Mapping[str, Draw], folder: Path, stem: str = "") -> list[str]:
+    """Write each as PNG and SVG; return the names of the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for title, draw in figures.items():
+        name = plain_name(f"{stem} {title}")
+        for suffix, content in render(draw, name).items():
+            files.append(f"{name}.{suffix}")
+            write_whole(folder / files[-1], [content])
+    return files
+
+
+def plain_name(text: str) -> str:
+    """A name for a file: letters, digits and underscores.
+
+    >>> plain_name("Cells: cell type"), plain_name("état/<b>")
+    ('cells_cell_type', 'état_b')
+    """
+    return re.sub(r"\W+", "_", text.lower()).strip("_") or "figure"
+
+
+def render(draw: Draw, name: str, formats: Iterable[str] = ("png", "svg")) -> dict[str, bytes]:
+    """The figure as PNG, on white, and as SVG, without a background."""
+    looks: dict[str, dict[str, Any]] = {
+        "png": {"facecolor": "white"},
+        "svg": {"transparent": True, "metadata": dict.fromkeys(("Creator", "Date", "Format", "Type"))},
+    }
+    made = {}
+    # No date and no random identifiers: the same figure is the same file.
+    with mpl.rc_context({**pl.STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name: a box stands for it
+        figure = Figure(layout="constrained")
+        draw(figure.add_subplot())
+        for kind in formats:
+            figure.savefig(content := io.BytesIO(), format=kind, **looks[kind])
+            made[kind] = content.getvalue()
+    return made
+
+
+def inline(svg: bytes, name: str, alt: str, role: str = "img") -> Markup:
+    """An SVG of `render` for the page: its own identifiers, its ink in the colour of the text, as wide as its place."""
+    root = ElementTree.fromstring(svg)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]  # HTML knows no namespaces
+        element.attrib = {key.rpartition("}")[2]: _own(key, value, name) for key, value in element.attrib.items()}
+    for defs in root.findall("defs"):
+        for sheet in defs.findall("style"):
+            defs.remove(sheet)  # it would be the whole page's; style.css says the same
+    root.attrib = {"viewBox": root.attrib["viewBox"], "role": role, "aria-label": alt, "class": "figure"}
+    return Markup(visible(ElementTree.tostring(root, encoding="unicode")))
+
+
+def _own(key: str, value: str, name: str) -> str:
+    """An attribute with identifiers that are unique in the page, and ink that a dark page can change."""
+    if key == "id":
+        return f"{name}-{value}"
+    if key.endswith("href") and value.startswith("#"):
+        return f"#{name}-{value[1:]}"
+    return value.replace("url(#", f"url(#{name}-").replace(pl.INK, "currentColor")
