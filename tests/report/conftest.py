@@ -6,7 +6,14 @@ import groundmetric as gm
 from groundmetric import cli
 
 SCRIPT = "<script>window.broken = 1</script>"
-NAMES = [f"S1 {SCRIPT}", 'S2 "quoted"', "S3 'single' & more", "S4 </script><img src=x onerror=alert(1)>", "S5 🧬", "S6 \u202ebob\u200b"]
+NAMES = [
+    f"S1 {SCRIPT}",
+    'S2 "quoted"',
+    "S3 'single' & more",
+    "S4 </script><img src=x onerror=alert(1)>",
+    "S5 🧬",
+    "S6 \u202ebob\u200b",
+]
 
 
 def hostile_cohort():

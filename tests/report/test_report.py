@@ -152,7 +152,7 @@ def test_what_is_no_report_is_never_replaced(run_folder, tmp_path, capsys, conte
 
 
 def test_hidden_characters_of_names_are_shown(written):
-    text = written.read_text() if hasattr(written, "read_text") else str(written)
+    text = written[0].read_text()
     assert not set(text) & {"\u202e", "\u200b"}
     assert r"\u202ebob" in text
 

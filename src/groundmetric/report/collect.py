@@ -138,7 +138,9 @@ def _type_key(run: Run, asked: str | None) -> str | None:
     columns = run.cells.obs.columns
     if asked is not None:
         if asked not in columns:
-            raise ValueError(f"cell_type_key is {asked!r}, but obs has no such column: there are {', '.join(map(repr, columns))}")
+            raise ValueError(
+                f"cell_type_key is {asked!r}, but obs has no such column: there are {', '.join(map(repr, columns))}"
+            )
         return asked
     return next((str(name) for name in columns if str(name).lower() in TYPES), None)
 
