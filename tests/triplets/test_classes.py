@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric.triplets import Classes, Triplets, nearest_triplets, random_triplets
-from groundmetric.triplets.indices import Pool
+from groundmetric.triplets.targets import Pool
 
 SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
 

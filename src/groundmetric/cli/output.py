@@ -56,7 +56,7 @@ def _report_of(folder: Path) -> list[str]:
     """Page and kept answers of `groundmetric report`, if this is what they are."""
     if not (folder / "report.html").exists() and not (folder / "report").is_dir():
         return []
-    from ..report.writing import is_page  # heavy, and rarely needed
+    from ..report.write import is_page  # heavy, and rarely needed
 
     kept = list((folder / "report").glob("*"))
     ours = bool(kept) and all(re.fullmatch(r"\w+-[0-9a-f]{12}\.json", path.name) for path in kept)

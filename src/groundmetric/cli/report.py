@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check_free(page: Path, force: bool) -> None:
-    from ..report.writing import check_place
+    from ..report.write import check_place
 
     check_place(page)
     if page.exists() and not force:

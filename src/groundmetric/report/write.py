@@ -157,8 +157,8 @@ def page(content: Content) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     return environment.get_template("page.html.j2").render(
         content=content, figures=figures, inline=inline, asset=_asset, sample_table=sample_table(content.samples),
-        told_scores=_told_scores(content.evaluation), data=_shown(_data(content)), shapes=[_outline(m) for m in pl.MARKERS],
-        short_table=SHORT, least_share=LEAST,
+        told_scores=_told_scores(content.evaluation), data=_shown(_data(content)),
+        shapes=[_outline(m) for m in pl.MARKERS], short_table=SHORT, least_share=LEAST,
     )  # fmt: skip
 
 

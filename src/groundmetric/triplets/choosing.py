@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .indices import Pool, Triplets
-from .targets import Classes, Target, holds
+from .indices import Triplets
+from .targets import Classes, Pool, Target, holds
 
 # Pools of at most so many are shuffled whole, to take the first. From larger ones a few are drawn, as the time to
 # shuffle a class for each of its members grows with the square of its size.
