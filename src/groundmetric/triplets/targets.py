@@ -14,6 +14,35 @@ from typing import Protocol
 import numpy as np
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Distributions to draw from: the members, in order, without the one at the place `hole` (-1: all).
+
+    An anchor is not its own neighbour. To copy its class without it for each would take the square of the time.
+
+    >>> pool = Pool(np.array([2, 5, 7]), hole=1)
+    >>> len(pool), pool.all().tolist(), pool.at(np.array([1])).tolist()
+    (2, [2, 7], [7])
+    """
+
+    members: np.ndarray
+    hole: int = -1
+
+    @classmethod
+    def without(cls, members: np.ndarray, anchor: int) -> Pool:
+        place = int(np.searchsorted(members, anchor))
+        return cls(members, place if place < members.size and members[place] == anchor else -1)
+
+    def __len__(self) -> int:
+        return self.members.size - (self.hole >= 0)
+
+    def all(self) -> np.ndarray:
+        return self.members if self.hole < 0 else np.delete(self.members, self.hole)
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        return self.members[places if self.hole < 0 else places + (places >= self.hole)]
+
+
 # Neighbours are drawn from every level of a label, so that rare values are seen. More values than so many are cut into
 # as many levels, at quantiles.
 MOST_LEVELS = 5
@@ -230,32 +259,3 @@ def _cut(values: np.ndarray) -> np.ndarray:
         places = np.unique(np.searchsorted(edges, values[known], side="right"), return_inverse=True)[1]
     levels[known] = places
     return levels
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Distributions to draw from: the members, in order, without the one at the place `hole` (-1: all).
-
-    An anchor is not its own neighbour. To copy its class without it for each would take the square of the time.
-
-    >>> pool = Pool(np.array([2, 5, 7]), hole=1)
-    >>> len(pool), pool.all().tolist(), pool.at(np.array([1])).tolist()
-    (2, [2, 7], [7])
-    """
-
-    members: np.ndarray
-    hole: int = -1
-
-    @classmethod
-    def without(cls, members: np.ndarray, anchor: int) -> Pool:
-        place = int(np.searchsorted(members, anchor))
-        return cls(members, place if place < members.size and members[place] == anchor else -1)
-
-    def __len__(self) -> int:
-        return self.members.size - (self.hole >= 0)
-
-    def all(self) -> np.ndarray:
-        return self.members if self.hole < 0 else np.delete(self.members, self.hole)
-
-    def at(self, places: np.ndarray) -> np.ndarray:
-        return self.members[places if self.hole < 0 else places + (places >= self.hole)]
