@@ -101,8 +101,8 @@ class _Turn:
     """A process that makes attempts of one subject, one seed after the other."""
 
     def __init__(self, subject: Progress, seconds: float) -> None:
-        self.subject, self.started, self.ended = subject, time.monotonic(), False
-        self.heard = self.started
+        self.subject, self.ended = subject, False
+        self.started = self.heard = time.monotonic()
         self.reports, there = multiprocessing.Pipe(duplex=False)
         # Spawned rather than forked: each starts from nothing, as a user's process does.
         self.process = multiprocessing.get_context("spawn").Process(
@@ -142,9 +142,8 @@ class _Turn:
 def _attempts(name: str, seed: int, seconds: float, reports: Any) -> None:
     """Runs in a process of its own, and reports after every attempt."""
     subject = importlib.import_module(name)
-    until = time.monotonic() + seconds
     with _own_folder(), reports:
-        for at in _counting(seed, until):
+        for at in _counting(seed, seconds):
             tally, failure = Tally(), ""
             try:
                 subject.attempt(at, tally)
@@ -163,8 +162,10 @@ def _own_folder() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _counting(seed: int, until: float) -> Iterator[int]:
+def _counting(seed: int, seconds: float) -> Iterator[int]:
+    """Seeds for so long, from the first on, which may have to compile kernels or prepare what is killed later."""
     yield seed
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         seed += 1
         yield seed
