@@ -248,8 +248,8 @@ def test_solvers_of_our_own_do_without_pot():
 import sys
 sys.modules["ot"] = None
 import groundmetric as gm
-for options in ({}, {"solver": "partial"}, {"solver": "unbalanced", "price": 1.0}, {"solver": "coarse"}, {"solver": "auto"}):
-    gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], **options)
+for solver in ("exact", "partial", gm.transport.Unbalanced(price=1.0), "coarse", "auto"):
+    gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], solver=solver)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
 
