@@ -52,14 +52,14 @@ def judge(kind, plan, truth, cost, a, row, tally) -> None:
     """The promise that a plan makes, against the truth."""
     exact, total = float(truth), float(np.sum(a))
     typical = float(np.median(np.abs(cost))) * total
-    allowed = max(DIGITS * abs(exact), TYPICAL * typical)
+    size = max(abs(exact), TYPICAL / DIGITS * typical) or 1.0  # what an error of a value near 0 is measured by
     error = float(abs(Fraction(plan.value) - truth))
     told = f"{kind}: value {plan.value!r}, truth {exact!r}, bounds {plan.bounds}, {plan.status.name}"
     rounding = 1e-12 * abs(exact) + TYPICAL * typical
     check(plan.bounds[0] <= exact + rounding and plan.bounds[1] >= exact - rounding, f"truth outside of bounds; {told}")
     if plan.optimal:
-        check(error <= allowed, f"called optimal, but it is not; {told}")
-    tally.note(row, error / (abs(exact) or typical or 1.0) if plan.optimal else 0.0, plan.status.name.lower())
+        check(error <= DIGITS * size, f"called optimal, but it is not; {told}")
+    tally.note(row, error / size if plan.optimal else 0.0, plan.status.name.lower())
 
 
 def small_problem(rng, most: int = 6) -> Problem:

@@ -216,6 +216,22 @@ def test_an_outlier_far_beyond_epsilon_is_left_behind():
     assert plan.bounds[0] <= plan.value < 1.5
 
 
+@pytest.mark.parametrize("distance", [1.0, 1e4, 1e9])
+def test_where_all_is_too_far_all_is_destroyed(distance):
+    plan = gm.transport.solve(np.full((2, 3), distance), solver="unbalanced", penalty="kl", price=0.01)
+    assert_allclose(plan.value, 0.01 * 2 * -np.expm1(-distance / 0.02), rtol=1e-6)
+    assert plan.bounds[0] <= plan.value
+
+
+def test_masses_below_any_rounding_change_nothing():
+    task = problem("plane", "random", (20, 15))
+    more = np.append(task.a, 1e-300), task.b
+    cost = np.vstack([task.cost, task.cost.mean(axis=0)])
+    for solver in (gm.transport.Entropic(), gm.transport.Unbalanced(price=1.0, penalty="kl")):
+        plan = gm.transport.solve(cost, *more, solver=solver)
+        assert_allclose(plan.value, solve(task, solver).value, rtol=1e-3)
+
+
 def test_unbalanced_iterations_stopped_early_are_said_and_bounds_hold():
     task = problem("plane", "random", (20, 15))
     options = {"penalty": "kl", "price": 1.0, "epsilon": 0.01}

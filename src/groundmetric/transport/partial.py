@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -132,12 +132,12 @@ class Unbalanced(Solver):
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         require_not_negative(cost, self.name)
         assert self.price is not None
-        limits = {"max_pivots": self.max_pivots}
+        problem = cost, a, b, float(self.price)
         if self.penalty == "tv":
-            plan = solve_total_variation(cost, a, b, float(self.price), **limits)
+            plan = solve_total_variation(*problem, max_pivots=self.max_pivots)
         else:
-            limits |= {"tol": self.tol, "max_iter": self.max_iter}
-            plan = solve_kullback_leibler(cost, a, b, float(self.price), self.epsilon, **limits)
+            limits: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "max_pivots": self.max_pivots}
+            plan = solve_kullback_leibler(*problem, self.epsilon, **limits)
         return replace(plan, solver=self.name)
 
 
