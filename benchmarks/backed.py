@@ -87,9 +87,9 @@ def import_only(path: Path) -> str:
 
 def select_genes(path: Path) -> str:
     """The first pass over the drawn cells, with all their genes."""
-    from groundmetric.cells.columns import draw, samples_of
-    from groundmetric.cells.genes import Selection
-    from groundmetric.cells.source import Source
+    from groundmetric._anndata.genes import Selection
+    from groundmetric._anndata.obs import draw, samples_of
+    from groundmetric._anndata.source import Source
 
     with Source(path) as source:
         rows = draw(samples_of(source.obs, "patient"), 1000, 0)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric.transport import elsewhere
+from groundmetric.transport import remote as elsewhere
 
 PATIENTS, CELLS, GENES, DENSITY, K = 20, 1000, 1000, 0.05, 5
 OPTIONS = {"n_components": K, "max_epochs": 4, "tol": 0.0, "init": "random", "random_state": 0}

@@ -10,7 +10,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupShuffleSplit
 
 import groundmetric as gm
-from groundmetric.estimators.votes import class_shares
+from groundmetric.estimators._base import class_shares
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 # From "unbalanced, kl" on, all are computed by POT.

@@ -18,14 +18,17 @@ from time import perf_counter
 
 import numpy as np
 import rival_env
+from paper.lmnn import LMNN
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import scale
 
 import groundmetric as gm
-from groundmetric.baselines import LMNN, NCA, itml, lfda, lmnn, scatter
-from groundmetric.baselines.learned import starting_map
+from groundmetric.baselines import NCA
+from groundmetric.baselines import _base as scatter
+from groundmetric.baselines.nca import starting_map
+from paper import itml, lfda, lmnn
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / ".venv-metric-learn"

@@ -22,7 +22,7 @@ from tally import Tally, check, quiet_output, random_of, silence
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.learning.checkpoints import Checkpoints
+from groundmetric.learning.checkpoint import Checkpoints
 
 SHARE = 0.2
 ROWS = ("kills of learn", "kills of evaluate", "kills of report")

@@ -6,7 +6,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import baselines, evaluation
-from groundmetric.arrays import is_missing, missing_values, real_array, refuse_mask, visible
+from groundmetric._internal.validation import is_missing, missing_values, real_array, refuse_mask, visible
 from groundmetric.transport import solve, solve_points
 
 RANDOM = np.random.default_rng(0)

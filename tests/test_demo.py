@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric import cli, demo
+from groundmetric import cli
+from groundmetric.cli import _demo as demo
 
 EVIL = "<script>alert('x')</script>"
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric import safe_files
-from groundmetric.safe_files import Foreign, refuse_foreign, replacing, write_csv, write_whole
+from groundmetric._internal import files as safe_files
+from groundmetric._internal.files import Foreign, refuse_foreign, replacing, write_csv, write_whole
 
 
 def names(folder):

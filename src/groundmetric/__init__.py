@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 # Where each public name lives. It is imported when it is first used, so that `import groundmetric` stays light.
 _HOME = {
     "Distributions": "distributions",
-    "GroundMetric": "metric",
+    "GroundMetric": "metrics",
     "GroundMetricLearner": "estimators",
-    "GroundMetricLearnerCV": "evaluation",
+    "GroundMetricLearnerCV": "estimators",
     "TransportKNeighborsClassifier": "estimators",
     "TransportKNeighborsRegressor": "estimators",
     "pairwise_distances": "distances",
@@ -58,9 +58,13 @@ if TYPE_CHECKING:
     from . import baselines, datasets, evaluation, interpret, learning, pl, pp, report, tl, transport
     from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
-    from .estimators import GroundMetricLearner, TransportKNeighborsClassifier, TransportKNeighborsRegressor
-    from .evaluation import GroundMetricLearnerCV
-    from .metric import GroundMetric
+    from .estimators import (
+        GroundMetricLearner,
+        GroundMetricLearnerCV,
+        TransportKNeighborsClassifier,
+        TransportKNeighborsRegressor,
+    )
+    from .metrics import GroundMetric
 
 
 def __getattr__(name: str) -> Any:

@@ -14,21 +14,19 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
-from .cluster import workers
+from ._internal.executor import Threads, in_rounds
+from .distributed import workers
 from .distributions import Distributions, as_distributions
-from .kept_distances import Found, KeptDistances, fill_gaps, telling
-from .metric import GroundMetric
-from .parallel import Threads, in_rounds
-from .point_distances import BadDistances, Cost, checked_distances
+from .metrics.base import GroundMetric
+from .metrics.cost import BadDistances, Cost, checked_distances
 from .transport import Auto, Details, Exact, Status
-from .transport.checks import points_in_range
-from .transport.choice import resolve_solver
-from .transport.clouds import clouds_of, is_euclidean, is_projection, name_the_bad, projected
-from .transport.details import compare_all
-from .transport.masses import Masses
+from .transport.cohort import clouds_of, compare_all, is_euclidean, is_projection, name_the_bad, projected
+from .transport.kept import Found, KeptDistances, fill_gaps, telling
+from .transport.neighbors import Finder, nearest
 from .transport.pairs import PairTransport, pair_transport
-from .transport.search import Finder, nearest
-from .transport.solver import Solver
+from .transport.problem import Masses, points_in_range
+from .transport.solve import resolve_solver
+from .transport.solvers.base import Solver
 
 # Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
 _FEW_COMPONENTS = 32

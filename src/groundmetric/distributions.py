@@ -12,8 +12,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from .alignment import Roll, aligned
-from .arrays import first_not_finite, is_missing, real_array, refuse_mask
+from ._internal.alignment import Roll, aligned
+from ._internal.validation import first_not_finite, is_missing, real_array, refuse_mask
 
 # Points that are summed up at a time, about.
 _BLOCK = 8192
@@ -42,7 +42,7 @@ class Distributions:
     ----------
     names : list
         The groups, in the order in which they first appear. Labels without names go with this order, those with names
-        (a Series, a dict) by these; see `groundmetric.alignment`.
+        (a Series, a dict) by these; see `groundmetric._internal.alignment`.
     points : array or CSR matrix
         The points, those of one distribution in consecutive rows.
     bounds : array of shape (n_distributions + 1,)

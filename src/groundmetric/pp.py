@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .cells import need
-from .cells.columns import check_draw, draw, samples_of
-from .cells.genes import SELECTED, above_average, moments, warn_of_counts
-from .cells.matrix import layout, read
-from .cells.source import Source
+from ._anndata import need
+from ._anndata.chunks import layout, read
+from ._anndata.genes import SELECTED, above_average, moments, warn_of_counts
+from ._anndata.obs import check_draw, draw, samples_of
+from ._anndata.source import Source
 
 __all__ = ["select_genes", "subsample"]
 

@@ -7,16 +7,13 @@ from groundmetric import baselines
 
 QUICK = {
     "nca": {"max_iter": 10, "random_state": 0},
-    "lmnn": {"n_neighbors": 3, "learning_rate": 1e-3, "max_iter": 10, "random_state": 0},
-    "lfda": {"random_state": 0},
-    "itml": {"max_iter": 20, "random_state": 0},
     "pca": {"random_state": 0},
     "lda": {"random_state": 0},
     "logistic": {"C": 10.0},
     "composition": {"n_clusters": 4, "random_state": 0},
 }
 ALL = list(baselines.BASELINES)
-LEARNED = ["nca", "lmnn", "lfda", "itml"]
+LEARNED = ["nca"]
 SUPERVISED = [*LEARNED, "lda", "logistic"]
 WITH_METRIC = [*LEARNED, "euclidean", "manhattan", "cosine", "pca", "lda", "logistic"]
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from paper.lfda import LFDA
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 import groundmetric as gm
-from groundmetric.baselines import LFDA, NCA
-from groundmetric.baselines.learned import paper_map, pivoted_cholesky, starting_map
+from groundmetric.baselines import NCA
+from groundmetric.baselines.nca import paper_map, pivoted_cholesky, starting_map
 
 from .examples import LEARNED, cohort, labelled_points, quick
 

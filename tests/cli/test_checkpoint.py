@@ -10,7 +10,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.learning.checkpoints import Checkpoints
+from groundmetric.learning.checkpoint import Checkpoints
 from groundmetric.learning.training import _Run
 
 

@@ -10,7 +10,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.evaluation import Comparison
-from groundmetric.evaluation.resuming import forget
+from groundmetric.evaluation._kept import forget
 
 QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
 QUICK += ["--folds", "3"]
@@ -84,7 +84,7 @@ def test_a_finished_run_is_replaced_by_force_only(cells, finished, capsys):
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatch, capsys):
-    from groundmetric.reproduce import evaluating
+    from groundmetric.cli import evaluate as evaluating
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -98,7 +98,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatc
     assert "--resume" in capsys.readouterr().err
     # what was fitted is not fitted again
     with monkeypatch.context() as patch:
-        patch.setattr("groundmetric.evaluation.workers.attempt_task", interrupt)
+        patch.setattr("groundmetric.evaluation._workers.attempt_task", interrupt)
         patch.setattr(evaluating, "draw", lambda *_: [])
         assert cli.main([*command, "--resume"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -137,7 +137,7 @@ def test_bad_input_is_said_before_the_long_work(cells, tmp_path, monkeypatch, ca
     def refuse(*_):
         raise AssertionError("the long work has begun")
 
-    monkeypatch.setattr("groundmetric.evaluation.workers.attempt_task", refuse)
+    monkeypatch.setattr("groundmetric.evaluation._workers.attempt_task", refuse)
     assert cli.main(["evaluate", str(cells), *QUICK, *change, "-o", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err
     assert expected in told

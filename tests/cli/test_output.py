@@ -11,9 +11,9 @@ import threading
 
 import pytest
 
-from groundmetric import safe_folders
-from groundmetric.cli.output import FINDINGS, aligned, new_folder
-from groundmetric.safe_files import remove_leftovers
+from groundmetric._internal import files as safe_folders
+from groundmetric._internal.files import remove_leftovers
+from groundmetric.cli.options import FINDINGS, aligned, new_folder
 
 
 def findings(text="new", files=()):

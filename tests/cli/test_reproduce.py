@@ -3,8 +3,8 @@
 import json
 
 from groundmetric import cli
-from groundmetric.cli import reproduce as command
-from groundmetric.reproduce import SECTIONS
+from paper import SECTIONS
+from paper import run as command
 
 
 def test_the_help_names_the_sections_that_there_are():

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from anndata import AnnData
 
-from groundmetric.datasets import PAPER_DATASETS, cellxgene, cellxgene_file, download, portal
+from groundmetric.datasets import PAPER_DATASETS, cellxgene, cellxgene_file, portal
+from groundmetric.datasets import portal as download
 
 ID = PAPER_DATASETS["breast"].dataset_id
 DATASET, VERSION = "00000000-0000-4000-8000-000000000000", "11111111-0000-4000-8000-000000000000"

@@ -18,8 +18,8 @@ from groundmetric import (
     pairwise_distances,
 )
 from groundmetric.datasets import make_modes, make_rings
-from groundmetric.diagonal_metric import DiagonalMetric
-from groundmetric.mapped_metric import MappedMetric
+from groundmetric.metrics.diagonal import DiagonalMetric
+from groundmetric.metrics.mapped import MappedMetric
 
 D, y = make_modes(6, 1.0, points_per_mode=5, offsets=(1.5, 10.5, 19.5), random_state=0)
 RINGS, CLASSES = make_rings(random_state=0)

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from groundmetric.baselines import Euclidean
 from groundmetric.datasets import make_modes
 from groundmetric.estimators import GroundMetricMethod
-from groundmetric.metric import GroundMetric
+from groundmetric.metrics.base import GroundMetric
 
 
 def tiny_cohort(**options):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from groundmetric.evaluation import compare, shuffled
-from groundmetric.evaluation.limits import Child, _cause_of_death, check_limits
+from groundmetric.evaluation._workers import Child, _cause_of_death, check_limits
 
 from .methods import greedy, means, slow, tiny_cohort
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.exchange import exchangeable
+from groundmetric.evaluation.permutation import exchangeable
 
 from .methods import failing, means, oracle, tiny_cohort
 

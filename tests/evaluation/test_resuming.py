@@ -7,8 +7,8 @@ import pytest
 
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
 from groundmetric.evaluation import compare, shuffled
-from groundmetric.evaluation.resuming import Kept, fingerprint, key_of
-from groundmetric.evaluation.running import Cohort, Protocol, Result
+from groundmetric.evaluation._kept import Kept, fingerprint, key_of
+from groundmetric.evaluation._run import Cohort, Protocol, Result
 
 from .methods import euclidean, knowing, tiny_cohort
 

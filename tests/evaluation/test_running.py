@@ -10,9 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import TransportKNeighborsClassifier
-from groundmetric.evaluation.clustering import CLUSTERING, cluster_distributions
-from groundmetric.evaluation.running import Cohort, Protocol, Result, attempt
-from groundmetric.evaluation.scores import SCORES, scores
+from groundmetric.evaluation._run import Cohort, Protocol, Result, attempt
+from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores
 from groundmetric.evaluation.votes import vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort

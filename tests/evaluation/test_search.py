@@ -8,10 +8,22 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
-from groundmetric.evaluation.averaging import average_metric, of_unit_spread, reference_metric
-from groundmetric.evaluation.neighbourhoods import balanced_mean, neighbourhood_probabilities, softened_scores
-from groundmetric.evaluation.spaces import components_of, fit_in
-from groundmetric.evaluation.trying import Setting, chosen, clear_gain, distinct, fit_and_vote, nearest
+from groundmetric.estimators.grid import (
+    Setting,
+    average_metric,
+    balanced_mean,
+    chosen,
+    clear_gain,
+    components_of,
+    distinct,
+    fit_and_vote,
+    fit_in,
+    nearest,
+    neighbourhood_probabilities,
+    of_unit_spread,
+    reference_metric,
+    softened_scores,
+)
 
 
 def neighbourhood_score(distances, codes, known):
@@ -327,7 +339,7 @@ def test_the_begin_is_in_the_better_space(better, monkeypatch):
         sharper = np.where(np.arange(2) == codes[:, None], 0.6, 0.4) if setting.space == better else 0.5
         return metric, (sharper * np.ones_like(probabilities), codes)
 
-    monkeypatch.setattr("groundmetric.evaluation.trying.fit_and_vote", partial)
+    monkeypatch.setattr("groundmetric.estimators.grid.fit_and_vote", partial)
     chosen_params = quick_search().fit(D, y).best_params_
     assert (chosen_params["space"], chosen_params["margin"], chosen_params["strength"]) == (better, 1.0, 0.1)
 
@@ -350,5 +362,5 @@ def test_a_learner_that_is_clearly_worse_than_others_is_left(monkeypatch):
         metric, (probabilities, codes) = fit_and_vote(learner, setting, *arguments)
         return metric, (np.roll(probabilities, int(setting.strength == 0.1), axis=1), codes)
 
-    monkeypatch.setattr("groundmetric.evaluation.trying.fit_and_vote", misled)
+    monkeypatch.setattr("groundmetric.estimators.grid.fit_and_vote", misled)
     assert quick_search().fit(D, y).best_params_["strength"] == 1.0

@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import groundmetric.evaluation.votes as module
 from groundmetric import GroundMetric, TransportKNeighborsClassifier
-from groundmetric.estimators.votes import class_shares
+from groundmetric.estimators._base import class_shares
 from groundmetric.evaluation import vote
 from groundmetric.evaluation.votes import k_nearest, nearest_distributions, vote_points
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import groundmetric as gm
-from groundmetric.evaluation.exchange import exchangeable
+from groundmetric.evaluation.permutation import exchangeable
 from groundmetric.interpret import discoveries, stability
 from groundmetric.interpret.refits import Reference, bootstrap_places, canonical, n_partitions, thinned
 

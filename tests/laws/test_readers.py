@@ -11,11 +11,11 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import groundmetric as gm
 from groundmetric import interpret
-from groundmetric.estimators.votes import class_shares, mean_values
-from groundmetric.evaluation.spaces import fit_in
+from groundmetric.estimators._base import class_shares, mean_values
+from groundmetric.estimators.grid import fit_in
 from groundmetric.evaluation.votes import vote_points
 from groundmetric.interpret.shipments import shipping
-from groundmetric.point_distances import Cost
+from groundmetric.metrics.cost import Cost
 
 N = 12
 CLASSES = np.arange(N) % 2

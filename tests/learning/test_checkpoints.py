@@ -15,8 +15,9 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import groundmetric as gm
-from groundmetric import array_files, safe_files
-from groundmetric.learning.checkpoints import Checkpoints
+from groundmetric._internal import arrays as array_files
+from groundmetric._internal import files as safe_files
+from groundmetric.learning.checkpoint import Checkpoints
 from groundmetric.learning.training import _Run
 
 OPTIONS = {

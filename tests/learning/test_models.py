@@ -6,12 +6,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from groundmetric import Distributions, pairwise_distances
-from groundmetric.learning.models import DiagonalModel, LinearModel
+from groundmetric._internal.executor import Threads
+from groundmetric.learning.model import DiagonalModel, LinearModel
 from groundmetric.learning.objective import Objective
-from groundmetric.learning.optimiser import Adam
-from groundmetric.parallel import Threads
-from groundmetric.point_distances import Cost
-from groundmetric.triplets import random_triplets
+from groundmetric.learning.optimizer import Adam
+from groundmetric.metrics.cost import Cost
+from groundmetric.supervision import random_triplets
 
 LABELS = np.array([0, 1, 0, 1, 2, 2, 0, 1, 2])
 

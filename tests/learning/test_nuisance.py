@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from groundmetric.learning.nuisance import StrataVariance
-from groundmetric.triplets import Classes, Ordered, Supervision
+from groundmetric.learning.penalties import StrataVariance
+from groundmetric.supervision import Classes, Ordered, Supervision
 
 RANDOM = np.random.default_rng(0)
 N, FEATURES = 20, 5

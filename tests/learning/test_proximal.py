@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.learning import GroupLasso, Lasso
-from groundmetric.learning.optimiser import Adam
+from groundmetric.learning.optimizer import Adam
 
 W = np.random.default_rng(0).normal(size=(3, 5))
 PENALTIES = [Lasso(), GroupLasso()]

@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
-from groundmetric.learning.start import discriminants, discriminating_start
-from groundmetric.triplets import Classes, Ordered, Supervision, TargetDistances
+from groundmetric.learning.init import discriminants, discriminating_start
+from groundmetric.supervision import Classes, Ordered, Supervision, TargetDistances
 
 N, POINTS, FEATURES = 30, 20, 6
 LABEL = np.arange(N) % 3

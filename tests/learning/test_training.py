@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier, pairwise_distances
 from groundmetric.datasets import make_modes, synth_2d
 from groundmetric.learning.objective import Objective
-from groundmetric.learning.optimiser import Adam
+from groundmetric.learning.optimizer import Adam
 
 SMALL = {"points_per_mode": 8, "offsets": (1.5, 7.5, 13.5, 19.5, 25.5)}
 D, y = make_modes(4, 3.0, random_state=0, **SMALL)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
-from groundmetric.learning.vanishing import has_vanished
+from groundmetric.learning.penalties import has_vanished
 
 D, y = gm.datasets.make_modes(points_per_mode=8, offsets=3.0 * np.arange(4), random_state=0)
 

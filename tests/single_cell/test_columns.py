@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 import groundmetric as gm
-from groundmetric.cells.columns import Samples, constant_columns, draw, labels_of, samples_of
-from groundmetric.cells.matrix import read
-from groundmetric.cells.source import Source
+from groundmetric._anndata.chunks import read
+from groundmetric._anndata.obs import Samples, constant_columns, draw, labels_of, samples_of
+from groundmetric._anndata.source import Source
 
 OBS = pd.DataFrame({"patient": list("bbaacc"), "disease": ["ill"] * 2 + ["well"] * 4, "age": [1, 1, 2, 2, 3, 4]})
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric.tl.fitting import make_learner
+from groundmetric.tl.learn import make_learner
 
 FAST = {"max_epochs": 4, "n_cells": 30}
 

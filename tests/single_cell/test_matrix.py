@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from groundmetric.cells.genes import moments
-from groundmetric.cells.matrix import pieces, project, read
-from groundmetric.cells.source import Source
+from groundmetric._anndata.chunks import pieces, project, read
+from groundmetric._anndata.genes import moments
+from groundmetric._anndata.source import Source
 
 RANDOM = np.random.default_rng(0)
 DENSE = np.where(RANDOM.random((70, 23)) < 0.3, RANDOM.integers(1, 9, (70, 23)), 0)
@@ -98,7 +98,7 @@ def test_projection_is_a_product(kind, open_matrix):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 333, 10**6])
 def test_moments_are_those_of_the_rows(kind, size, open_matrix, monkeypatch):
-    monkeypatch.setattr("groundmetric.cells.matrix.pieces.__defaults__", (None, size))
+    monkeypatch.setattr("groundmetric._anndata.chunks.pieces.__defaults__", (None, size))
     found = moments(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS)
     np.testing.assert_allclose(found.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
@@ -107,7 +107,7 @@ def test_moments_are_those_of_the_rows(kind, size, open_matrix, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
 def test_no_digits_are_lost_where_the_mean_is_large(kind, monkeypatch):
-    monkeypatch.setattr("groundmetric.cells.matrix.pieces.__defaults__", (None, 100))
+    monkeypatch.setattr("groundmetric._anndata.chunks.pieces.__defaults__", (None, 100))
     values = RANDOM.normal(1e8, 1.0, (300, 4))
     found = moments(KINDS[kind](values), np.arange(300))
     np.testing.assert_allclose(found.variance, values.var(axis=0), rtol=1e-6)

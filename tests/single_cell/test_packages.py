@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from groundmetric.extras import need
+from groundmetric._internal.validation import need
 
 BLOCKED = """
 import sys

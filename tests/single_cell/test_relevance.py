@@ -6,7 +6,7 @@ import scanpy as sc
 from sklearn.metrics import roc_auc_score
 
 import groundmetric as gm
-from groundmetric.tl import held_out
+from groundmetric.tl import relevance as held_out
 from groundmetric.tl.relevance import partners
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric.cells.columns import draw, samples_of
-from groundmetric.cells.matrix import read
-from groundmetric.learning.checkpoints import Checkpoints
+from groundmetric._anndata.chunks import read
+from groundmetric._anndata.obs import draw, samples_of
+from groundmetric.learning.checkpoint import Checkpoints
 
 OPTIONS = {"sample_key": "sample", "label_key": "condition", "max_epochs": 6, "tol": 0.0}
 
@@ -35,7 +35,7 @@ def test_every_epoch_reads_other_cells_of_every_sample(cohort, monkeypatch):
         asked.append(rows)
         return read(matrix, rows, columns)
 
-    monkeypatch.setattr("groundmetric.tl.fitting.read", spy)
+    monkeypatch.setattr("groundmetric.tl.learn.read", spy)
     gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
     assert len(asked) == OPTIONS["max_epochs"]
     assert len({rows.tobytes() for rows in asked}) == OPTIONS["max_epochs"]
@@ -72,7 +72,7 @@ def test_samples_without_a_label_and_held_out_samples(cohort, monkeypatch):
         gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
     assert cohort.obsm["X_groundmetric"].shape[0] == cohort.n_obs
     turns = []
-    monkeypatch.setattr("groundmetric.tl.held_out.draw", lambda *given: (turns.append(given[3:]), draw(*given))[1])
+    monkeypatch.setattr("groundmetric.tl.relevance.draw", lambda *given: (turns.append(given[3:]), draw(*given))[1])
     gm.tl.cell_relevance(cohort, method="held_out", n_folds=2, n_repeats=1, n_neighbors=5)
     assert {(), *((epoch,) for epoch in range(1, OPTIONS["max_epochs"]))} == set(turns)
 

@@ -8,7 +8,7 @@ import scanpy as sc
 from scipy.stats import spearmanr
 
 import groundmetric as gm
-from groundmetric.tl.graph import set_neighbors
+from groundmetric.tl.samples import set_neighbors
 from groundmetric.tl.trajectory import pseudotime
 
 

@@ -4,9 +4,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import groundmetric as gm
-from groundmetric.parallel import Threads
-from groundmetric.transport.masses import Masses
+from groundmetric._internal.executor import Threads
 from groundmetric.transport.pairs import pair_transport
+from groundmetric.transport.problem import Masses
 
 ALL_WEIGHTS = ("equal", "random", "both")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import groundmetric
-from groundmetric.transport import compiling
+from groundmetric._internal import compile as compiling
 
 # Two kernels of this package, after one of somebody else.
 CODE = """

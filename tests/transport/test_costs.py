@@ -8,11 +8,11 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from groundmetric import Distributions, GroundMetric, kneighbors, pairwise_distances
-from groundmetric.parallel import Threads
-from groundmetric.point_distances import Cost
-from groundmetric.transport.costs import fill_costs, step_cost
-from groundmetric.transport.masses import Masses
+from groundmetric._internal.executor import Threads
+from groundmetric.metrics.cost import Cost
+from groundmetric.transport._kernels.costs import fill_costs, step_cost
 from groundmetric.transport.pairs import pair_transport
+from groundmetric.transport.problem import Masses
 
 FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARED: "sqeuclidean"}
 each_cost = pytest.mark.parametrize("cost", list(Cost), ids=lambda cost: cost.name.lower())

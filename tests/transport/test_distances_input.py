@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
-from groundmetric.point_distances import euclidean
+from groundmetric.metrics.cost import euclidean
 
 from .cohorts import cohort
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundmetric.parallel import Threads
-from groundmetric.point_distances import Cost
-from groundmetric.transport.bounds import LowerBounds
-from groundmetric.transport.masses import Masses
+from groundmetric._internal.executor import Threads
+from groundmetric.metrics.cost import Cost
+from groundmetric.transport.neighbors import LowerBounds
+from groundmetric.transport.problem import Masses
 
 from ..laws.strategies import cohorts
 from .cohorts import ALL_WEIGHTS, all_pairs, cohort, everything, transport

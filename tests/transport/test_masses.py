@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import groundmetric as gm
-from groundmetric.transport.masses import (
+from groundmetric.transport.problem import (
     TOTAL,
     Masses,
     common_units,

@@ -6,11 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import wasserstein_distance
 
 import groundmetric as gm
-from groundmetric.parallel import Threads
+from groundmetric._internal.executor import Threads
 from groundmetric.transport import basis
 from groundmetric.transport import pairs as module
-from groundmetric.transport.masses import Masses
 from groundmetric.transport.pairs import LineTransport, PairTransport
+from groundmetric.transport.problem import Masses
 
 from .cohorts import ALL_WEIGHTS, all_pairs, block, cohort, everything, one_by_one, transport, walk
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric.transport import Status
-from groundmetric.transport.grouping import group_points
+from groundmetric.transport.solvers.coarse import group_points
 
 from .cohorts import ALL_WEIGHTS, cohort
 

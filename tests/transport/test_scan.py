@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundmetric.transport.scan import cheapest, next_at_most
+from groundmetric.transport._kernels.scan import cheapest, next_at_most
 
 
 def cheapest_of(row, v):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
-from groundmetric.transport.search import nearest
+from groundmetric.transport.neighbors import nearest
 
 from ..laws.strategies import cohorts
 from .cohorts import ALL_WEIGHTS, cohort

@@ -15,9 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .composition import Composition
-from .itml import ITML
-from .lfda import LFDA
-from .lmnn import LMNN
 from .nca import NCA
 from .plain import Cosine, Euclidean, Manhattan
 from .projections import LinearDiscriminant, PCAEuclidean
@@ -28,9 +25,6 @@ BASELINES: dict[str, Callable[..., Any]] = {
     "manhattan": Manhattan,
     "cosine": Cosine,
     "nca": NCA,
-    "lmnn": LMNN,
-    "lfda": LFDA,
-    "itml": ITML,
     "pca": PCAEuclidean,
     "lda": LinearDiscriminant,
     "pseudobulk": PseudobulkNeighbors,
@@ -48,9 +42,6 @@ def by_name(name: str, **params: Any) -> Any:
 
 __all__ = [
     "BASELINES",
-    "ITML",
-    "LFDA",
-    "LMNN",
     "NCA",
     "Composition",
     "Cosine",

@@ -11,13 +11,11 @@ from sklearn.metrics import pairwise_distances as sklearn_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..arrays import is_missing
+from .._internal.validation import check_number, is_missing
 from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
-from ..estimators.checks import check_number
-from ..metric import GroundMetric
-from .space import principal_axes
-from .training import draw, moments, point_weights, spread, unlabelled
+from ..metrics.base import GroundMetric
+from ._base import draw, moments, point_weights, principal_axes, spread, unlabelled
 
 
 class Composition(BaseEstimator):

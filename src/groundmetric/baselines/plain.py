@@ -11,10 +11,10 @@ from sklearn.metrics import pairwise_distances as sklearn_distances
 from sklearn.utils.validation import check_is_fitted
 
 from ..distributions import Distributions
-from ..estimators.method import GroundMetricMethod
-from ..metric import GroundMetric
-from ..point_distances import euclidean
-from .training import moments, spread, unlabelled
+from ..estimators._base import GroundMetricMethod
+from ..metrics.base import GroundMetric
+from ..metrics.cost import euclidean
+from ._base import moments, spread, unlabelled
 
 
 class PointDistance:

@@ -8,13 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ..estimators.checks import check_number
-from ..estimators.method import GroundMetricMethod
-from ..metric import GroundMetric
-from .learned import PointLearner
-from .scatter import class_scatter, directions
-from .space import principal_axes
-from .training import draw, moments, point_weights, spread, unlabelled
+from .._internal.validation import check_number
+from ..estimators._base import GroundMetricMethod
+from ..metrics.base import GroundMetric
+from ._base import class_scatter, directions, draw, moments, point_weights, principal_axes, spread, unlabelled
+from .nca import PointLearner
 
 
 class PCAEuclidean(GroundMetricMethod, BaseEstimator):

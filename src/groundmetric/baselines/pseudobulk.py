@@ -12,12 +12,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
-from ..estimators.checks import check_number
-from ..metric import GroundMetric
-from ..point_distances import euclidean
+from ..metrics.base import GroundMetric
+from ..metrics.cost import euclidean
+from ._base import labelled, moments, spread, unlabelled
 from .plain import PointDistance
-from .training import labelled, moments, spread, unlabelled
 
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _USUAL_STRENGTH = 10.0

@@ -3,6 +3,6 @@
 Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM).
 """
 
-from .program import main
+from .main import main
 
 __all__ = ["main"]

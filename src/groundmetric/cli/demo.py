@@ -6,8 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from .options import add_command, add_jobs, add_seed
-from .output import log, print_findings
+from .options import add_command, add_jobs, add_seed, log, print_findings
 
 
 def add(commands: Any) -> None:
@@ -18,7 +17,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from .. import demo  # heavy, and not needed for --help
+    from . import _demo as demo  # heavy, and not needed for --help
 
     findings = demo.run(options.output, seed=options.seed, n_jobs=options.jobs, verbose=1, log=log)
     print_findings(findings, demo.summary(findings), as_json=options.json)

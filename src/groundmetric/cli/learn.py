@@ -9,8 +9,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .options import add_command, add_force, add_jobs, add_seed, count, count_or_all, number
-from .output import log, new_folder, print_findings, write_findings, write_frame
+from .options import (
+    add_command,
+    add_force,
+    add_jobs,
+    add_seed,
+    count,
+    count_or_all,
+    log,
+    new_folder,
+    number,
+    print_findings,
+    write_findings,
+    write_frame,
+)
 
 SPELLING = {
     "sample_key": "--sample", "label_key": "--label", "batch_key": "--batch", "cell_type_key": "--cell-type",
@@ -68,7 +80,7 @@ def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
     """Raise before anything is read if a checkpoint would replace something; the names it has in the output folder."""
     if checkpoint is None:
         return []
-    from ..learning.checkpoints import check_place
+    from ..learning.checkpoint import check_place
 
     before = check_place(checkpoint)
     inside = os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(output)
@@ -77,8 +89,8 @@ def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from .. import __version__, tl
-    from ..cells.columns import find_column
-    from ..cells.source import Source
+    from .._anndata.obs import find_column
+    from .._anndata.source import Source
 
     if options.cell_type is not None:  # before the long work rather than after it
         with Source(options.cells) as source:

@@ -6,8 +6,21 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .options import add_command, add_force, add_jobs, add_seed, count, count_or_all, share
-from .output import aligned, log, new_folder, print_findings, write_findings, write_frame
+from .options import (
+    add_command,
+    add_force,
+    add_jobs,
+    add_seed,
+    aligned,
+    count,
+    count_or_all,
+    log,
+    new_folder,
+    print_findings,
+    share,
+    write_findings,
+    write_frame,
+)
 
 SPELLING = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
 
@@ -46,8 +59,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
     from .. import __version__
-    from ..cells.source import Source
-    from ..tl.stored import trained_from
+    from .._anndata.source import Source
+    from .._anndata.store import trained_from
     from ..tl.transfer import place
 
     known = trained_from(options.trained, "groundmetric")

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .options import add_command, add_jobs, whole
-from .output import log, print_findings
+from .options import add_command, add_jobs, log, print_findings, whole
 
 SPELLING = {"cell_type_key": "--cell-type", "group_key": "--group"}
 PERMUTATIONS = "of labels, to test scores and genes against chance (0); each costs a whole evaluation"

@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from ..extras import need
-from .cohort_model import Cells, Effects, Genes, Samples, Settings, draw_cells, draw_effects, draw_genes, plan_samples
+from .._internal.validation import need
+from .simulation import Cells, Effects, Genes, Samples, Settings, draw_cells, draw_effects, draw_genes, plan_samples
 
 if TYPE_CHECKING:
     from anndata import AnnData

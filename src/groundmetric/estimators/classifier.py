@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from ..alignment import aligned
+from .._internal.alignment import aligned
+from .._internal.validation import check_class_weight, check_labels, label_array
 from ..distributions import as_distributions
-from .checks import check_labels, label_array
-from .neighbours import NearestDistributions
-from .votes import check_class_weight, class_shares
+from ._base import NearestDistributions, class_shares
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):

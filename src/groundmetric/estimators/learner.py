@@ -10,22 +10,28 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from ..alignment import Roll, aligned
-from ..arrays import refuse_mask
+from .._internal.alignment import Roll, aligned
+from .._internal.validation import refuse_mask
 from ..distributions import Distributions, named_rows
-from ..learning.models import DiagonalModel, LinearModel, Model
+from ..learning.model import DiagonalModel, LinearModel, Model
 from ..learning.training import Outcome, Settings
-from ..mapped_metric import MappedMetric, fit_map, map_points, some_points
-from ..metric import GroundMetric
-from ..point_distances import Cost
-from ..triplets import Supervision
-from .cautions import check_classes, check_fresh, warn_of_strata, warn_of_training, warn_of_zero
-from .checkpointing import checkpoints_of
-from .labels import read_labels, read_strata, supervision
-from .method import GroundMetricMethod
-from .preparation import feature_moments, hold_out
-from .restarts import train_all
-from .settings import check_settings
+from ..metrics.base import GroundMetric
+from ..metrics.cost import Cost
+from ..metrics.mapped import MappedMetric, fit_map, map_points, some_points
+from ..supervision import Supervision
+from ..supervision.labels import read_labels, read_strata, supervision
+from ._base import GroundMetricMethod
+from ._fit import (
+    check_classes,
+    check_fresh,
+    check_settings,
+    checkpoints_of,
+    train_all,
+    warn_of_strata,
+    warn_of_training,
+    warn_of_zero,
+)
+from .preprocessing import feature_moments, hold_out
 
 
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -206,7 +212,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         y : labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
             table with a column for each, or a list of them. None, NaN, NaT or masked: no label. What carries names (a
             Series, a dict, both sides of a table of distances) goes by the names of the distributions (or the index of
-            the rows), in any order; so do groups and strata. See `groundmetric.alignment`.
+            the rows), in any order; so do groups and strata. See `groundmetric._internal.alignment`.
         groups : for an array: which distribution each row belongs to. Without, every row is a distribution of its own,
             and this is metric learning on points.
         strata : batch, site or donor of each distribution (or row), which the metric should not learn: distributions

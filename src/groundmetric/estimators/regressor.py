@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from ..alignment import aligned
-from ..arrays import real_array
+from .._internal.alignment import aligned
+from .._internal.validation import real_array
 from ..distributions import as_distributions
-from .neighbours import NearestDistributions
-from .votes import mean_values
+from ._base import NearestDistributions, mean_values
 
 
 class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):

@@ -7,21 +7,18 @@
 5
 """
 
-from .clustering import cluster_distributions, cluster_points, cluster_scores
-from .comparison import compare
-from .intervals import Difference, Estimate, bootstrap, corrected_t, holm, paired_bootstrap, paired_t, resample
+from ..supervision.splits import folds, leave_one_group_out, leave_one_out, shuffled
+from .compare import compare
 from .permutation import PermutationTest, permutation_test
 from .results import Comparison
-from .scores import scores
-from .search import GroundMetricLearnerCV
-from .splits import folds, leave_one_group_out, leave_one_out, shuffled
+from .scores import cluster_distributions, cluster_points, cluster_scores, scores
+from .statistics import Difference, Estimate, bootstrap, corrected_t, holm, paired_bootstrap, paired_t, resample
 from .votes import vote
 
 __all__ = [
     "Comparison",
     "Difference",
     "Estimate",
-    "GroundMetricLearnerCV",
     "PermutationTest",
     "bootstrap",
     "cluster_distributions",

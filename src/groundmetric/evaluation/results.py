@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .clustering import CLUSTERING
-from .feasibility import Split, number_groups
-from .intervals import (
+from ..supervision.splits import Split, number_groups, rounds_of
+from ._run import OK, Protocol, Result, pooled, split_scores
+from .scores import CLUSTERING, SCORES, encode
+from .statistics import (
     Difference,
     Estimate,
     Statistic,
@@ -22,10 +23,6 @@ from .intervals import (
     paired_t,
     resample,
 )
-from .pooling import pooled, split_scores
-from .running import OK, Protocol, Result
-from .scores import SCORES, encode
-from .splits import rounds_of
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
 
@@ -36,7 +33,7 @@ class Comparison:
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions with a bootstrap
     interval over distributions, or over outer groups where there are some; otherwise means over splits with the
-    corrected resampled t interval. See `groundmetric.evaluation.intervals`.
+    corrected resampled t interval. See `groundmetric.evaluation.statistics`.
 
     Attributes
     ----------

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import safe_files
-from .intervals import Difference, Estimate
+from .._internal import files as safe_files
+from ._run import OK
 from .results import LEVELS, Comparison
-from .running import OK
+from .statistics import Difference, Estimate
 
 _TITLES = {
     "distributions": "Distributions",

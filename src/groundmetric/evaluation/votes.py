@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.validation import check_number
 from ..distances import kneighbors
 from ..distributions import Distributions
-from ..estimators.checks import check_number
-from ..estimators.method import GroundMetricMethod
-from ..estimators.votes import check_weights, class_shares
-from ..metric import EuclideanMetric
-from ..transport.clouds import is_projection
+from ..estimators._base import GroundMetricMethod, check_weights, class_shares
+from ..metrics.base import EuclideanMetric
+from ..transport.cohort import is_projection
 from .scores import encode
 
 # Entries of a block of distances between points: 64 MB, and as much again to find the nearest.

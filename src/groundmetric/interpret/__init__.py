@@ -8,15 +8,19 @@
 """
 
 from .axes import Axes, canonical_axes
-from .discovery import Discoveries, discoveries
-from .enrichment import Enrichment, benjamini_hochberg, enrich_axes, over_representation, rank_enrichment
-from .features import FeatureReading, read_features
+from .enrichment import (
+    Enrichment,
+    benjamini_hochberg,
+    enrich_axes,
+    g_profiler,
+    over_representation,
+    rank_enrichment,
+    read_gmt,
+)
 from .flows import Flow, Movement, barycentric, flow, movement
-from .gene_sets import read_gmt
-from .gprofiler import g_profiler
-from .pairs import FeaturePairs, feature_pairs
+from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
 from .relevance import AnnotationRelevance, annotation_relevance, summarise_points
-from .stability import Stability, stability
+from .stability import Discoveries, Stability, discoveries, stability
 
 __all__ = [
     "AnnotationRelevance",

@@ -9,10 +9,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..distributions import Distributions, as_distributions
-from ..metric import GroundMetric
-from ..point_distances import Cost
-from .frames import frame
-from .inputs import annotation_of, classes_of, feature_names, metric_of, spreads
+from ..metrics.base import GroundMetric
+from ..metrics.cost import Cost
+from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
 from .shipments import ledger
 
 if TYPE_CHECKING:

@@ -1,17 +1,87 @@
-"""Which sets of features (pathways) the important ones belong to."""
+"""Enrichment: which sets of features (pathways) the important ones belong to, from GMT files or g:Profiler."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import gzip
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+from scipy import sparse, stats
 
+from ._inputs import frame
 from .axes import Axes
-from .frames import frame
-from .gene_sets import membership
+
+
+def read_gmt(path: str | os.PathLike, *, prefix: str = "") -> dict[str, list[str]]:
+    """The sets of a GMT file (also .gz): a line has a name, a description and the members, with tabs between.
+
+    Parameters
+    ----------
+    prefix : only sets whose name begins with it, e.g. "HALLMARK_"
+    """
+    path = Path(path)
+    sets: dict[str, list[str]] = {}
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            name, *rest = line.rstrip("\r\n").split("\t")
+            if len(rest) < 2:
+                raise ValueError(f"{path.name}, line {number}: expected a name, a description and members, with tabs")
+            if name.startswith(prefix):
+                if name in sets:
+                    raise ValueError(f"{path.name}, line {number}: there is a set {name!r} before")
+                sets[name] = list(dict.fromkeys(member for member in rest[1:] if member))
+    if not sets:
+        raise ValueError(f"{path.name} has no sets" + (f" whose name begins with {prefix!r}" if prefix else ""))
+    return sets
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Which of the background's features are in which set: a sparse matrix (n_sets, n_features) of ones."""
+
+    names: list[str]
+    background: list[str]
+    matrix: sparse.csr_matrix
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.matrix.indptr)
+
+    def members(self, s: int, of: np.ndarray) -> list[str]:
+        """Names of the members of a set among those of a mask."""
+        inside = self.matrix.indices[self.matrix.indptr[s] : self.matrix.indptr[s + 1]]
+        return [self.background[f] for f in inside if of[f]]
+
+
+def membership(
+    background: Iterable[str], sets: Mapping[str, Iterable[str]], min_size: int, max_size: int | None
+) -> Membership:
+    """Sets with at least `min_size` and at most `max_size` members in the background; other members do not count."""
+    background = [str(name) for name in background]
+    place = {name: f for f, name in enumerate(background)}
+    if len(place) < len(background):
+        twice = next(name for f, name in enumerate(background) if place[name] != f)
+        raise ValueError(f"background has {twice!r} more than once: every feature counts once")
+    found = {name: sorted({place[m] for m in members if m in place}) for name, members in sets.items()}
+    most = len(background) if max_size is None else max_size
+    kept = {name: members for name, members in found.items() if max(1, min_size) <= len(members) <= most}
+    if not kept:
+        largest = max(map(len, found.values()), default=0)
+        raise ValueError(
+            f"none of {len(found)} sets has {min_size} to {most} members among the {len(background)} features of the "
+            f"background (the largest has {largest}): do both use the same kind of names?"
+        )
+    bounds = np.concatenate([[0], np.cumsum([len(members) for members in kept.values()])])
+    indices = np.concatenate([np.array(members, dtype=np.intp) for members in kept.values()])
+    matrix = sparse.csr_matrix((np.ones(indices.size), indices, bounds), (len(kept), len(background)))
+    return Membership(list(kept), background, matrix)
+
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -197,3 +267,70 @@ def _enrichment(known: Any, chosen: np.ndarray, p: np.ndarray, effect: np.ndarra
         q=q[order],
         test=test,
     )
+
+
+def g_profiler(
+    features: Iterable[str],
+    background: Iterable[str] | None = None,
+    *,
+    organism: str = "hsapiens",
+    sources: Sequence[str] = (),
+    base_url: str | None = None,
+) -> Enrichment:
+    """Ask g:Profiler which terms (GO, Reactome, KEGG, …) these genes belong to.
+
+    The genes leave this computer; `over_representation` with a GMT file does not need that. The q-values are those of
+    g:Profiler (false discovery rate), which gives no others: `p` is the same.
+
+    Parameters
+    ----------
+    features : names of genes, in any kind of names that g:Profiler knows
+    background : names of all genes that could have been among them; None: all genes with annotation
+    organism : as g:Profiler calls it, e.g. "mmusculus"
+    sources : e.g. ("GO:BP", "REAC"); empty: all
+    base_url : of another server than the public one
+    """
+    asked = list(dict.fromkeys(str(name) for name in features))
+    if not asked:
+        raise ValueError("no features are given: at least one is needed")
+    rows = _ask(
+        base_url,
+        organism=organism,
+        query=asked,
+        sources=list(sources),
+        all_results=True,
+        no_evidences=False,
+        significance_threshold_method="fdr",
+        background=None if background is None else [str(name) for name in background],
+    )
+    rows = sorted(rows, key=lambda row: row["p_value"])
+    numbers = {key: np.array([row[key] for row in rows], dtype=float) for key in ("p_value", "term_size", "query_size")}
+    shared = np.array([row["intersection_size"] for row in rows], dtype=float)
+    domain = np.array([row["effective_domain_size"] for row in rows], dtype=float)
+    expected = numbers["term_size"] * numbers["query_size"] / np.maximum(domain, 1)
+    return Enrichment(
+        sets=[f"{row['native']} {row['name']}" for row in rows],
+        size=numbers["term_size"].astype(int),
+        overlap=[list(row.get("intersections", [])) for row in rows],
+        effect=shared / np.maximum(expected, 1e-300),
+        p=numbers["p_value"],
+        q=numbers["p_value"],
+        test=f"g:Profiler, {organism}",
+    )
+
+
+def _ask(base_url: str | None, **question: Any) -> list[dict[str, Any]]:
+    try:
+        import requests
+        from gprofiler import GProfiler
+    except ModuleNotFoundError:
+        message = "gprofiler-official is needed for this: pip install 'groundmetric[enrichment]'"
+        raise ModuleNotFoundError(message, name="gprofiler") from None
+    client = GProfiler(user_agent="groundmetric", base_url=base_url)
+    instead = "without internet, use over_representation with a GMT file (read_gmt)"
+    try:
+        return client.profile(**question)
+    except requests.exceptions.RequestException as error:
+        raise ConnectionError(f"g:Profiler does not answer at {client.base_url} ({error}): {instead}") from error
+    except AssertionError as error:  # how the client says that the server has refused
+        raise ValueError(f"g:Profiler refuses the question: {error}") from error

@@ -9,8 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ..distributions import as_distributions
-from .frames import frame
-from .inputs import annotation_of, choose_pairs, feature_names, metric_of, places
+from ._inputs import annotation_of, choose_pairs, feature_names, frame, metric_of, places
 from .shipments import Shipments, for_each_pair, shipping
 
 if TYPE_CHECKING:

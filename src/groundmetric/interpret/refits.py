@@ -18,10 +18,10 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from ..distributions import Distributions
-from ..evaluation.exchange import Exchange
-from ..evaluation.feasibility import number_groups
-from ..evaluation.intervals import resample
-from ..metric import GroundMetric
+from ..evaluation.permutation import Exchange
+from ..evaluation.statistics import resample
+from ..metrics.base import GroundMetric
+from ..supervision.splits import number_groups
 from .axes import principal_rotation
 
 # Points at which the axes of two metrics are compared at most.

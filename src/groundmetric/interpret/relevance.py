@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..arrays import real_array
+from .._internal.validation import check_number, real_array
 from ..distributions import as_distributions
-from ..estimators.checks import check_number
-from ..evaluation.feasibility import group_list, number_groups
-from ..evaluation.intervals import resample
-from .frames import frame
-from .inputs import annotation_of, classes_of, metric_of, point_array
+from ..evaluation.statistics import resample
+from ..supervision.splits import group_list, number_groups
+from ._inputs import annotation_of, classes_of, frame, metric_of, point_array
 from .shipments import ledger
 
 if TYPE_CHECKING:

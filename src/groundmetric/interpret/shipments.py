@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .._internal.executor import Threads
 from ..distributions import Distributions
-from ..metric import GroundMetric
-from ..parallel import Threads
+from ..metrics.base import GroundMetric
 from ..transport import solve
-from ..transport.clouds import clouds_of
+from ..transport.cohort import clouds_of
 
 Digest = TypeVar("Digest")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..triplets import Triplets
-from .ground import GroundPairs
+from ..supervision import Triplets
+from .model import GroundPairs
 
 
 @dataclass

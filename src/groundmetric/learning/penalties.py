@@ -13,9 +13,12 @@ least norm. Steps along a gradient never land on a kink: for zeros that are exac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+
+from ..supervision import Supervision
 
 
 class Penalty(Protocol):
@@ -118,3 +121,70 @@ def resolve_penalty(penalty: Any) -> Penalty | None:
 
 def _unit(W: np.ndarray, norm: Any) -> np.ndarray:
     return W / np.where(norm > 0, norm, 1.0)
+
+
+class StrataVariance:
+    """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
+
+    Under W, the means m of the distributions vary by |W mᵀ|² in all, of which the effects b of the strata make up
+    |W bᵀ|². A share: to make W larger or smaller changes nothing.
+
+    Parameters
+    ----------
+    means : array (n_distributions, n_features), in standardised features
+    known : Supervision with strata
+    """
+
+    def __init__(self, means: np.ndarray, known: Supervision) -> None:
+        assert known.strata is not None
+        centred = means - means.mean(axis=0)
+        strata = (known.strata[:, None] == np.unique(known.strata)).astype(np.float64)
+        labels = np.hstack([np.ones((len(means), 1)), *(_filled(target.response()) for target in known.targets)])
+        beyond = _orthonormal(strata - _fitted(_orthonormal(labels), strata))
+        # In coordinates of the strata's few dimensions, which have the same norms.
+        self._strata, self._all = beyond.T @ centred, centred
+
+    def value(self, W: np.ndarray) -> float:
+        part, whole = self._sums(W)
+        return part / whole if whole > 0 else 0.0
+
+    def gradient(self, W: np.ndarray) -> np.ndarray:
+        part, whole = self._sums(W)
+        if whole == 0:
+            return np.zeros_like(W)
+        pull = (W @ self._strata.T) @ self._strata - (part / whole) * ((W @ self._all.T) @ self._all)
+        return 2.0 * pull / whole
+
+    def _sums(self, W: np.ndarray) -> tuple[float, float]:
+        return float(np.sum((W @ self._strata.T) ** 2)), float(np.sum((W @ self._all.T) ** 2))
+
+
+def _orthonormal(columns: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the space that columns span."""
+    left, singular, _ = np.linalg.svd(columns, full_matrices=False)
+    return left[:, singular > 1e-9 * max(singular.max(initial=0.0), 1.0)]
+
+
+def _fitted(basis: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return basis @ (basis.T @ values)
+
+
+def _filled(response: np.ndarray) -> np.ndarray:
+    """Missing labels count as the average, which says nothing."""
+    return np.where(np.isnan(response), np.nanmean(response, axis=0), response)
+
+
+# Where the penalty is below this share of what it was, and the mean hinge above this share of the margin.
+_PENALTY, _HINGE = 0.01, 0.98
+
+
+def has_vanished(history: Mapping[str, Any], margin: float, strength: float) -> bool:
+    """Whether W has shrunk to nearly 0, so that its direction is chance: distances no longer matter to any triplet.
+
+    >>> has_vanished({"loss": [0.6, 0.995], "active": [0.7, 1.0], "penalty": [0.6, 0.003]}, margin=1.0, strength=1.0)
+    True
+    """
+    if strength == 0.0 or not len(history["loss"]):
+        return False
+    loss, active, penalty = (history[name][-1] for name in ("loss", "active", "penalty"))
+    return bool(active == 1.0 and loss > _HINGE * margin and penalty < _PENALTY * strength)

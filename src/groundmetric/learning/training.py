@@ -8,21 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.executor import Threads
 from ..distributions import Distributions
-from ..parallel import Threads
-from ..transport.masses import Masses
-from ..triplets import Supervision, Triplets, nearest_triplets, random_triplets
-from .batches import by_anchor, mini_batches
-from .mining import nearest_candidates
-from .models import Model
-from .nuisance import StrataVariance
+from ..supervision import Supervision, Triplets, nearest_triplets, random_triplets
+from ..transport.problem import Masses
+from .checkpoint import State, restore
+from .init import discriminating_start, random_start
+from .mining import Fresh, by_anchor, mini_batches, nearest_candidates, renew
+from .model import Model
 from .objective import Evaluation, Objective
-from .optimiser import Adam
-from .penalties import Penalty, ProximalPenalty
-from .renewal import Fresh, renew
-from .run_states import State, restore
-from .start import discriminating_start, random_start
-from .vanishing import has_vanished
+from .optimizer import Adam
+from .penalties import Penalty, ProximalPenalty, StrataVariance, has_vanished
 
 
 @dataclass(frozen=True)

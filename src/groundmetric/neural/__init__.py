@@ -1,6 +1,6 @@
 """Networks as ground metrics, trained through exact transport plans. Needs torch: the extra `neural`."""
 
-from ..extras import need
+from .._internal.validation import need
 
 need("torch", "networks as metrics", "neural")
 

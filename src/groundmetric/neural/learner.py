@@ -1,21 +1,219 @@
-"""The learner for torch modules."""
+"""The learner for torch modules: networks that embed points, or that measure distances."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
+from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..estimators.learner import GroundMetricLearner
-from ..learning.models import Model
+from ..learning.model import EmbeddedPairs, GroundPairs, Model
 from ..learning.training import Settings
-from ..point_distances import Cost
-from .distance import DistanceModel
-from .embedding import EmbeddingModel
-from .modules import StandardisedModule
+from ..metrics.cost import Cost
+from ..transport import solve
+from ..transport._kernels.pairs import Answers
+from ..transport.pairs import pair_transport
+from ..transport.plan import Plan
+from ..transport.problem import Masses
+from .metric import NeuralDistance, NeuralMetric, distance_matrix
+from .modules import StandardisedModule, as_array
+
+
+class ModuleEmbedding:
+    """z = f(x). All points of a batch go through the module together, forward once and backward once."""
+
+    def __init__(self, D: Distributions, inside: StandardisedModule) -> None:
+        self._D, self._inside = D, inside
+        with torch.no_grad():
+            inside.module.eval()
+            self.n_components = inside.embed(inside.inputs(D.points[:1])).shape[1]
+
+    def place(
+        self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        inside, bounds = self._inside, self._D.bounds
+        inside.parameters = parameters
+        self._rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in distributions])
+        inside.module.train(learning)
+        with torch.set_grad_enabled(learning):
+            self._z = inside.embed(inside.inputs(self._D.points[self._rows]))
+        z, ends = as_array(self._z), np.cumsum(self._D.sizes[distributions])
+        for d, end in zip(distributions, ends, strict=True):
+            yield d, z[end - self._D.sizes[d] : end]
+
+    def pull_back(self, pull: np.ndarray, distributions: np.ndarray) -> np.ndarray:
+        self._inside.forget_gradient()
+        self._z.backward(self._inside.tensor(pull[self._rows]))
+        return self._inside.gradient()
+
+
+class TorchOptimiser:
+    """A torch optimiser that is handed its gradients. Its rates fall as `learning_rate` does from its first value."""
+
+    def __init__(
+        self, inside: StandardisedModule, make: Callable[[Any], torch.optim.Optimizer], learning_rate: float
+    ) -> None:
+        self._inside, self._inner = inside, make(inside.learned)
+        self._rates = [group["lr"] for group in self._inner.param_groups]
+        self.learning_rate = self._first = learning_rate
+
+    def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        inside = self._inside
+        inside.parameters = W
+        for group, rate in zip(self._inner.param_groups, self._rates, strict=True):
+            group["lr"] = rate * self.learning_rate / self._first
+        flat, place = inside.tensor(gradient[0]), 0
+        for parameter in inside.learned:
+            parameter.grad = flat[place : place + parameter.numel()].view_as(parameter).clone()
+            place += parameter.numel()
+        self._inner.step()
+        return inside.parameters
+
+
+class EmbeddingModel:
+    """What is learned is a module f with d(x, y) = |f(x) - f(y)|."""
+
+    def __init__(
+        self,
+        inside: StandardisedModule,
+        optimiser: Callable[[Any], torch.optim.Optimizer] | None,
+        cost: Cost = Cost.EUCLIDEAN,
+    ) -> None:
+        self.inside, self.cost = inside, cost
+        self._make = optimiser
+        self._first = copy.deepcopy(inside.module.state_dict())
+
+    def start(self, components: Callable[[int], np.ndarray]) -> np.ndarray:
+        """The module as it was given."""
+        self.inside.module.load_state_dict(self._first)
+        return self.inside.parameters
+
+    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
+        embedding = ModuleEmbedding(D, self.inside)
+        k = embedding.n_components
+        return EmbeddedPairs(embedding, pair_transport(Masses.of(D), first, second, k, cost=self.cost, **options))
+
+    def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
+        self.inside.parameters = parameters
+        return NeuralMetric(self.inside.module, self.inside.centre, self.inside.scale).project(D.points)
+
+    def rows(self, parameters: np.ndarray) -> np.ndarray:
+        raise TypeError("a network has no rows of W: nuisance is for linear and diagonal metrics")
+
+    def chain(self, gradient: np.ndarray) -> np.ndarray:
+        return gradient
+
+    def optimiser(self, learning_rate: float) -> TorchOptimiser:
+        make = self._make or (lambda learned: torch.optim.Adam(learned, lr=learning_rate))
+        return TorchOptimiser(self.inside, make, learning_rate)
+
+    def keep(self, parameters: np.ndarray) -> dict[str, Any]:
+        """The module's whole state: running averages of its layers are no parameters, but part of what was learned."""
+        self.inside.parameters = parameters
+        return copy.deepcopy(self.inside.module.state_dict())
+
+    def metric(self, kept: dict[str, Any], features: Sequence[str] | None, variances: np.ndarray) -> Any:
+        self.inside.module.load_state_dict(kept)
+        return NeuralMetric(self.inside.module, self.inside.centre, self.inside.scale, features, cost=self.cost)
+
+
+class MeasuredPairs:
+    """Pairs whose costs a module measures, point by point.
+
+    Costs are computed without a gradient. The plan is optimal, so it may be held fixed (Danskin), and the gradient
+    needs only its at most n + m - 1 arcs. Pairs restart from their last basis. There are no bounds but 0 from below.
+    """
+
+    def __init__(
+        self,
+        D: Distributions,
+        inside: StandardisedModule,
+        first: np.ndarray,
+        second: np.ndarray,
+        *,
+        threads: Threads,
+        memory: float = 0.0,
+        max_pivots: int | None = None,
+    ) -> None:
+        self._D, self._inside, self._max_pivots = D, inside, max_pivots
+        self.first, self.second = first, second
+        self._inputs = inside.inputs(D.points)
+        self._plans: list[Plan | None] = [None] * first.size
+        self.answers = Answers(np.full(first.size, np.nan), np.zeros(first.size, np.int64), np.ones(first.size, bool))
+        self._check_symmetry()
+
+    def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
+        """Dropout and the like stay off: costs and gradient must be of the same function."""
+        self._inside.parameters = parameters
+        self._inside.module.eval()
+
+    def upper(self, which: np.ndarray) -> np.ndarray:
+        return np.full(which.size, np.inf)
+
+    def lower(self, which: np.ndarray) -> np.ndarray:
+        return np.zeros(which.size)
+
+    def solve(self, which: np.ndarray) -> np.ndarray:
+        for p in which:
+            last = self._plans[p]
+            x, y = (self._rows(side[p]) for side in (self.first, self.second))
+            cost = distance_matrix(self._inside, self._inputs[x], self._inputs[y])
+            start = None if last is None else last.basis
+            plan = solve(cost, self._D.weights[x], self._D.weights[y], start=start, max_pivots=self._max_pivots)
+            self._plans[p] = plan
+            self.answers.value[p], self.answers.pivots[p], self.answers.optimal[p] = (
+                plan.value,
+                plan.pivots,
+                plan.optimal,
+            )
+        return self.answers.value[which]
+
+    def gradient(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        self._inside.forget_gradient()
+        if which.size:
+            x, y, weight = (np.concatenate(part) for part in zip(*map(self._arcs, which, coefficient), strict=True))
+            measured = self._inside.measure(self._inputs[x], self._inputs[y])
+            torch.sum(measured * self._inside.tensor(weight)).backward()
+        return self._inside.gradient()
+
+    def _arcs(self, p: int, coefficient: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of the senders and receivers of a pair's plan, and how much each arc counts."""
+        plan = self._plans[p]
+        assert plan is not None
+        start, end = self._D.bounds[self.first[p]], self._D.bounds[self.second[p]]
+        return start + plan.rows, end + plan.cols, coefficient * plan.mass
+
+    def _rows(self, d: int) -> slice:
+        return slice(self._D.bounds[d], self._D.bounds[d + 1])
+
+    def _check_symmetry(self) -> None:
+        """A distance is the same there and back; look at a few points."""
+        some = self._inputs[:: max(1, len(self._inputs) // 8)]
+        self._inside.module.eval()
+        matrix = distance_matrix(self._inside, some, some)
+        if np.abs(matrix - matrix.T).max() > 1e-4 * np.abs(matrix).max():
+            raise ValueError("module(x, y) differs from module(y, x): a distance must be symmetric; average the two")
+
+
+class DistanceModel(EmbeddingModel):
+    """What is learned is a module that computes d(x, y) itself."""
+
+    def pairs(self, D: Distributions, first: np.ndarray, second: np.ndarray, **options: Any) -> GroundPairs:
+        return MeasuredPairs(D, self.inside, first, second, **options)
+
+    def project(self, D: Distributions, parameters: np.ndarray) -> np.ndarray:
+        raise ValueError("neighbors='nearest' needs an embedding, but the module measures distances: use 'random'")
+
+    def metric(self, kept: dict[str, Any], features: Sequence[str] | None, variances: np.ndarray) -> Any:
+        self.inside.module.load_state_dict(kept)
+        return NeuralDistance(self.inside.module, self.inside.centre, self.inside.scale, features)
+
 
 # Of GroundMetricLearner, what has no meaning for a module.
 _LINEAR_ONLY = ("n_components", "init", "metric", "nuisance", "n_restarts", "checkpoint", "checkpoint_every")

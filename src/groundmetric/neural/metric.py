@@ -11,9 +11,9 @@ import torch
 from scipy import sparse
 
 from ..distributions import Distributions, check_features
-from ..metric import GroundMetric
-from ..metric_files import read_parts, write_parts
-from ..point_distances import Cost
+from ..metrics.base import GroundMetric
+from ..metrics.cost import Cost
+from ..metrics.io import read_parts, write_parts
 from .modules import BLOCK, StandardisedModule, as_array
 
 

@@ -1,17 +1,13 @@
 """Figures for a column of a paper: each function draws what was computed on `ax`, or on a new one, and returns it."""
 
-from .bars import importance
-from .clouds import points, projection
-from .component_maps import components
-from .curves import history
-from .ellipses import ellipse
-from .flows import flow
-from .geometry import arrange, embed, principal_axes
-from .heatmaps import heatmap
-from .intervals import stability
-from .maps import cells
+from .cells import cells
+from .data import arrange, embed, principal_axes
+from .flow import flow
+from .heatmap import heatmap
+from .history import history
+from .importance import components, importance, scores, stability
+from .points import ellipse, points, projection
 from .samples import embedding
-from .scores import scores
 from .style import COLOURS, INK, MARKERS, STYLE, percent
 
 __all__ = [

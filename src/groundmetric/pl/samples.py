@@ -8,11 +8,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
-from . import legends
-from .classes import Classes, Numbers, Palette, classes_of
-from .geometry import embed
-from .style import INK, MISSING, axes, width
-from .tables import axis_names, basis_of, colouring, entry, is_anndata
+from . import style as legends
+from .data import axis_names, basis_of, colouring, embed, entry, is_anndata
+from .style import INK, MISSING, Classes, Numbers, Palette, axes, classes_of, width
 
 _MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
 

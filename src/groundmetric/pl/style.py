@@ -1,14 +1,19 @@
-"""How all figures look: for a column of a paper, and to be told apart by the colour-blind and in grey prints."""
+"""Style of all figures: sizes, colours of classes and numbers, legends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.textpath import TextPath
 
 # Okabe and Ito's palette for the colour-blind, without black and yellow, which vanish on a dark or a white page; then
 # six colours that are farthest from those before, seen with normal, green-blind and red-blind eyes.
@@ -111,3 +116,137 @@ def axis_name(ax: Axes, number: int, share: float) -> str:
 def _legend_rows(ax: Axes) -> int:
     legend = ax.get_legend()
     return 0 if legend is None else -(-len(legend.get_texts()) // legend._ncols)  # type: ignore[attr-defined]
+
+
+Palette = Mapping[Any, str] | Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes that occur, as text, with a colour and a shape each; `codes` has the place of each item's class."""
+
+    names: list[str]
+    codes: np.ndarray
+    colours: list[str]
+    markers: list[str]
+    values: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def of_items(self) -> list[str]:
+        """The colour of each item."""
+        return [self.colours[c] for c in self.codes]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A number per item, which colours of increasing lightness show."""
+
+    values: np.ndarray
+
+
+def classes_of(
+    labels: Any, size: int, palette: Palette = None, *, first: int = 0, items: str = "distributions"
+) -> Classes:
+    """The classes of plain labels, in sorted order."""
+    values, codes = np.unique(np.asarray(labels), return_inverse=True)
+    if codes.shape != (size,):
+        raise ValueError(f"y has shape {codes.shape}, but a label is needed for each of {size} {items}")
+    return name_classes(values.tolist(), codes, palette, first)
+
+
+def name_classes(values: Sequence[Any], codes: np.ndarray, palette: Palette = None, first: int = 0) -> Classes:
+    """Classes in the order of their `values`, of those that occur; items of code -1 are without label.
+
+    A palette gives colours by value, or in order; None: those of the style, from number `first` on. A class keeps its
+    colour where others do not occur.
+    """
+    colours = _colours(values, palette, first)
+    markers = [MARKERS[c % len(MARKERS)] for c in range(len(values))]
+    names = [value if isinstance(value, str) else f"class {value}" for value in values]
+    if np.any(codes < 0):
+        values, names, colours, markers = [*values, None], [*names, "no label"], [*colours, MISSING], [*markers, "X"]
+        codes = np.where(codes < 0, len(values) - 1, codes)
+    used, codes = np.unique(codes, return_inverse=True)
+    names, colours, markers, values = ([part[c] for c in used] for part in (names, colours, markers, values))
+    return Classes(names, codes, colours, markers, values)
+
+
+def _colours(values: Sequence[Any], palette: Palette, first: int) -> list[str]:
+    if palette is None:
+        return [colour(first + c) for c in range(len(values))]
+    if isinstance(palette, Mapping):
+        lacking = [value for value in values if value not in palette]
+        if lacking:
+            raise ValueError(f"palette has no colour for {lacking}")
+        return [palette[value] for value in values]
+    if len(palette) < len(values):
+        raise ValueError(f"palette has {len(palette)} colours for {len(values)} classes")
+    return list(palette)[: len(values)]
+
+
+_LETTERS = 7.0  # points of the letters
+_LONGEST_BESIDE = 24  # letters of a name beside the figure: more would leave no room for the figure
+
+
+def dot(label: str, marker: str = "o", edge: str = INK, face: str | None = None) -> Line2D:
+    return Line2D([], [], ls="none", ms=4, marker=marker, mec=edge, mfc=face or edge, label=label)
+
+
+def dots(classes: Classes, *, shapes: bool = False) -> list[Any]:
+    """A mark per class; with `shapes`, each class's own."""
+    marks = classes.markers if shapes else ["o"] * len(classes)
+    found = zip(classes.names, marks, classes.colours, strict=True)
+    return [dot(short(name), marker, colour) for name, marker, colour in found]
+
+
+def boxes(classes: Classes, alpha: float = 1.0) -> list[Any]:
+    found = zip(classes.names, classes.colours, strict=True)
+    return [Patch(fc=(colour, alpha), ec=colour, label=short(name)) for name, colour in found]
+
+
+def above(
+    ax: Axes,
+    *groups: list[Any],
+    titles: Sequence[str] | None = None,
+    length: float | None = None,
+    height: float = 1.0,
+) -> None:
+    """A legend above the data, read by rows, with as many columns as fit. Each group begins a row, after its title."""
+    names = [str(handle.get_label()) for group in groups for handle in group] + list(titles or ())
+    entry = max(map(_text_width, names)) + _LETTERS * ((length or 1.0) + 1.7)  # with mark and spaces, in points
+    spare = 0 if titles is None else 1
+    fitting = int(72 * width(ax) // entry) - spare
+    n = max(1, min(max(map(len, groups)) if spare else len(groups[0]), fitting))
+    rows: list[Any] = []
+    for k, group in enumerate(groups):
+        for start in range(0, len(group), n):
+            rows += [_blank(titles[k] if start == 0 else "")] if titles else []
+            rows += group[start : start + n]
+        if k + 1 < len(groups):
+            rows += [_blank()] * (-len(group) % n)
+    n += spare
+    rows = [handle for column in range(n) for handle in rows[column::n]]  # matplotlib fills column by column
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, height), "borderaxespad": 0.3}
+    ax.legend(handles=rows, ncols=n, handlelength=length, **place).set_gid("legend")
+
+
+def _blank(label: str = "") -> Line2D:
+    return dot(label, edge="none", face="none")
+
+
+def beside(ax: Axes, handles: list[Any]) -> None:
+    """A legend to the right of the data; where there are many entries, in smaller letters, then in columns."""
+    for handle in handles:
+        handle.set_label(short(handle.get_label(), _LONGEST_BESIDE))
+    letters = min(_LETTERS, 0.7 * row_size(ax, len(handles)))
+    columns = 1 if letters >= 4 else 2
+    place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "borderaxespad": 0.5}
+    ax.legend(handles=handles, ncols=columns, fontsize=min(_LETTERS, letters * columns), **place)
+
+
+def _text_width(text: str) -> float:
+    """Points."""
+    return TextPath((0, 0), text, size=_LETTERS).get_extents().width if text.strip() else 0.0

@@ -1,6 +1,6 @@
 """One self-contained HTML page about a run: what was learned, how good it is, and what tells the labels apart."""
 
-from ..extras import need
+from .._internal.validation import need
 
 need("jinja2", "a report")  # before any module of this package asks for it in vain
 

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from ..interpret import over_representation, read_gmt
-from ..pl.geometry import arrange, embed
+from ..pl.data import arrange, embed
 from . import summary
 from .compute import Directions, Log, directions, evaluate, has_values, refit, relevance, type_relevance
-from .content import (
+from .content import (  # fmt: skip
     Axis,
     CellMap,
     Column,
@@ -28,7 +28,7 @@ from .content import (
     Table,
     column_of,
     columns_of,
-)  # fmt: skip
+)
 from .run import Run
 
 MOST_CELLS, MOST_GENES, PER_AXIS = 3000, 300, 12

@@ -13,18 +13,18 @@ import joblib
 import numpy as np
 
 from .. import __version__, baselines, tl
-from ..cells.columns import samples_of
+from .._anndata.cohort import INSIDE, Labelled, read_cohort
+from .._anndata.obs import samples_of
+from .._anndata.store import trained_from
 from ..estimators import GroundMetricLearner
+from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, compare, folds, permutation_test
-from ..evaluation.feasibility import Split
+from ..evaluation._kept import read, without_nan, write
 from ..interpret import stability
 from ..interpret.axes import canonical_axes
 from ..interpret.relevance import annotation_relevance
-from ..metric import GroundMetric
-from ..reproduce.cohorts import INSIDE, Labelled, read_cohort
-from ..reproduce.keeping import read, without_nan, write
-from ..reproduce.selected import SelectedFeatures, with_features
-from ..tl.stored import trained_from
+from ..metrics.base import GroundMetric
+from ..supervision.splits import Split
 from .content import Evaluation
 from .run import Run
 

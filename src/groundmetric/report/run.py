@@ -11,7 +11,7 @@ from typing import Any
 
 import anndata as ad
 
-from ..tl.stored import RUN_CELLS, Stored, recall
+from .._anndata.store import RUN_CELLS, Stored, recall
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 

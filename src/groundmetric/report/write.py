@@ -26,8 +26,8 @@ from matplotlib.path import Path as Outline
 from matplotlib.transforms import Affine2D
 
 from .. import pl
-from ..arrays import visible
-from ..safe_files import write_whole
+from .._internal.files import write_whole
+from .._internal.validation import visible
 from .collect import collect, sample_table
 from .compute import Log
 from .content import Content, Evaluation, Part, SampleMap, as_data

@@ -1,4 +1,8 @@
-"""tl.samples: an AnnData with a row per sample, ready for scanpy."""
+"""tl.samples: an AnnData with a row per sample, its graph of nearest samples; tl.average: blended distances.
+
+Scanpy has no way to give it exact distances without loading and compiling all of umap, which takes longer than the rest
+of `tl.samples`; for the number of samples in a cohort the graph is a few lines.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,69 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from sklearn.decomposition import PCA
 
-from ..cells.columns import Samples, constant_columns, find_column, samples_of
-from ..cells.matrix import pieces
-from ..cells.source import Source
+from .._anndata.chunks import pieces, read
+from .._anndata.obs import Samples, constant_columns, find_column, samples_of
+from .._anndata.source import Source
+from .._anndata.store import Stored, compared_cells, recall
 from ..distances import pairwise_distances
-from .graph import set_neighbors
-from .stored import Stored, compared_cells, recall
+
+
+def set_neighbors(adata: Any, distances: np.ndarray, n_neighbors: int, use_rep: str) -> None:
+    """Write `uns["neighbors"]`, `obsp["distances"]` and `obsp["connectivities"]`.
+
+    `n_neighbors` counts the sample itself, as in scanpy.
+    """
+    others = distances + np.diag(np.full(len(distances), np.inf))
+    columns = np.argsort(others, axis=1, kind="stable")[:, : n_neighbors - 1]
+    near = np.take_along_axis(others, columns, axis=1)
+    adata.obsp["distances"] = _graph(columns, near)
+    adata.obsp["connectivities"] = connectivities(columns, near)
+    adata.uns["neighbors"] = {
+        "connectivities_key": "connectivities",
+        "distances_key": "distances",
+        "params": {
+            "n_neighbors": n_neighbors,
+            "method": "umap",
+            "random_state": 0,
+            "metric": "precomputed",
+            "use_rep": use_rep,
+        },
+    }
+
+
+def connectivities(columns: np.ndarray, near: np.ndarray) -> sparse.csr_matrix:
+    """UMAP's fuzzy graph: a neighbour counts exp(-(d - nearest) / width), and a link holds if either side holds it."""
+    nearest = _smallest_positive(near)
+    beyond = np.maximum(near - nearest[:, None], 0.0)
+    one_way = _graph(columns, np.exp(-beyond / _widths(beyond, near, nearest)[:, None])).astype(np.float32)
+    both = one_way.multiply(one_way.T)
+    return (one_way + one_way.T - both).tocsr()
+
+
+def _smallest_positive(near: np.ndarray) -> np.ndarray:
+    smallest = np.where(near > 0, near, np.inf).min(axis=1)
+    return np.where(np.isfinite(smallest), smallest, 0.0)
+
+
+def _widths(beyond: np.ndarray, near: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+    """The width for which the weights of a row sum to log2 of the neighbours, itself included; found by bisection."""
+    target = np.log2(near.shape[1] + 1)
+    low, high = np.zeros(len(near)), np.full(len(near), beyond.max() * 1e3 + 1.0)
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        too_wide = np.exp(-beyond / middle[:, None]).sum(axis=1) > target
+        low, high = np.where(too_wide, low, middle), np.where(too_wide, middle, high)
+    # As umap: not narrower than a thousandth of the mean distance, of the row or, where all of it coincide, of all.
+    n = near.shape[1] + 1
+    floor = 1e-3 * np.where(nearest > 0, near.sum(axis=1) / n, near.sum() / (n * len(near)))
+    return np.maximum(np.maximum((low + high) / 2.0, floor), np.finfo(float).tiny)
+
+
+def _graph(columns: np.ndarray, values: np.ndarray) -> sparse.csr_matrix:
+    n, k = columns.shape
+    return sparse.csr_matrix((values.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), (n, n))
 
 
 def samples(
@@ -104,3 +164,66 @@ def count_cell_types(obs: pd.DataFrame, who: Samples, cell_type_key: str | None)
 def as_keys(values: Any) -> list[str]:
     """Column names that a file can hold: a slash would be read as a path."""
     return [str(value).replace("/", "|") for value in values]
+
+
+def average(
+    adata: Any,
+    weight: float = 0.5,
+    *,
+    use_rep: str | None = None,
+    n_pcs: int = 50,
+    key: str = "groundmetric",
+    key_added: str | None = None,
+    random_state: int = 0,
+) -> None:
+    """Coordinates of cells between the learned metric (weight 0) and the Euclidean one (weight 1).
+
+    The learned metric tells conditions apart, the Euclidean one cell types; in between, both show. The Euclidean
+    distance d between these coordinates is d² = (1 - weight) d²_learned + weight d²_Euclidean, each in units of its
+    root mean square over all cells, because the two have no common unit. `sc.pp.neighbors` takes them:
+
+        gm.tl.average(adata)
+        sc.pp.neighbors(adata, use_rep="X_groundmetric_average")
+
+    (`GroundMetric.blend` averages the distances themselves, as the paper does; no coordinates have those.)
+
+    Parameters
+    ----------
+    adata : AnnData after `learn` or `transfer`
+    weight : from 0, learned, to 1, Euclidean
+    use_rep : entry of `obsm` for the Euclidean side; None: what was learned on with `use_rep`, otherwise "X_pca" where
+        there is one, otherwise `n_pcs` principal components of the selected genes
+    key : the `key_added` of `learn`
+    key_added : entry of `obsm` to write; None: "X_groundmetric_average"
+    """
+    if not 0.0 <= weight <= 1.0:
+        raise ValueError(f"weight is {weight}: expected a number from 0 (learned) to 1 (Euclidean)")
+    with Source(adata) as source:
+        stored = recall(source.noted(key), key, "adata")
+        learned = np.asarray(source.representation(f"X_{key}"))
+        use_rep = use_rep or stored.params.get("use_rep") or ("X_pca" if "X_pca" in adata.obsm else None)
+        if use_rep is not None:
+            euclidean = np.asarray(source.representation(use_rep), dtype=np.float64)
+        else:
+            euclidean = _principal_components(source, stored.features, stored.params.get("layer"), n_pcs, random_state)
+    parts = np.sqrt(1.0 - weight) * _in_own_units(learned), np.sqrt(weight) * _in_own_units(euclidean)
+    adata.obsm[key_added or f"X_{key}_average"] = np.hstack(parts)
+
+
+def _in_own_units(z: np.ndarray) -> np.ndarray:
+    """Centred, with a root mean square of 1 for the distance between two rows."""
+    z = z - z.mean(axis=0)
+    spread = np.sqrt(2.0 * np.mean(np.sum(z**2, axis=1)))
+    return z / spread if spread > 0 else z
+
+
+def _principal_components(source: Source, genes: list[str], layer: str | None, n_pcs: int, seed: int) -> np.ndarray:
+    places = source.genes.get_indexer(genes)
+    if np.any(places < 0):
+        missing = genes[int(np.argmin(places))]
+        raise ValueError(f"adata lacks genes of the metric, e.g. {missing!r}: name an entry of obsm (use_rep=…)")
+    points = read(source.matrix(layer), np.arange(source.obs.shape[0]), np.sort(places))
+    n_pcs = min(n_pcs, min(points.shape) - 1)
+    if n_pcs < 1:
+        return points.toarray() if hasattr(points, "toarray") else points
+    return PCA(n_pcs, svd_solver="arpack", random_state=seed).fit_transform(points.astype(np.float64))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from ..cells.columns import find_column, listed
+from .._anndata.obs import find_column, listed
 
 
 def trajectory(

@@ -10,14 +10,14 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 
-from ..cells.columns import check_draw, constant_columns, draw, samples_of
-from ..cells.genes import looks_raw, warn_of_counts
-from ..cells.matrix import pieces, project
-from ..cells.source import Source
+from .._anndata.chunks import pieces, project
+from .._anndata.genes import looks_raw, warn_of_counts
+from .._anndata.obs import check_draw, constant_columns, draw, samples_of
+from .._anndata.source import Source
+from .._anndata.store import Stored, Trained, by_sample, trained_from
 from ..distances import pairwise_distances
 from ..evaluation.votes import vote
 from .samples import as_keys
-from .stored import Stored, Trained, by_sample, trained_from
 
 
 def transfer(

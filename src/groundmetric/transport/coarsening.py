@@ -9,11 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from ..distributions import Distributions
-from ..metric import GroundMetric
-from ..point_distances import Cost
-from .clouds import is_projection
-from .coarse import Coarse
-from .grouping import group_points
+from ..metrics.base import GroundMetric
+from ..metrics.cost import Cost
+from .cohort import is_projection
+from .solvers.coarse import Coarse, group_points
 
 # Groups are looked for in so many dimensions at most: which they are, is free to choose; what it costs, is measured.
 _MOST_AXES = 20

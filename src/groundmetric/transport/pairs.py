@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..parallel import Threads, in_batches
-from ..point_distances import Cost
-from . import pair_kernels as kernels
+from .._internal.executor import Threads, in_batches
+from ..metrics.cost import Cost
+from ._kernels import pairs as kernels
 from .basis import is_tall
-from .basis_messages import PackedBases, pack_bases, unpack_bases
-from .elsewhere import Elsewhere
-from .large_pairs import solve_large_pairs
-from .masses import Masses, smallest_masses
+from .large import solve_large_pairs
+from .messages import PackedBases, pack_bases, unpack_bases
+from .problem import Masses, smallest_masses
+from .remote import Elsewhere
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.

@@ -1,0 +1,329 @@
+"""The paper's Table 1: accuracy of k-NN votes among distributions and among points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_csv
+from groundmetric.baselines.nca import paper_map
+from groundmetric.distances import pairwise_distances
+from groundmetric.evaluation import Comparison, compare, vote
+from groundmetric.evaluation._kept import finish
+from groundmetric.metrics.base import GroundMetric
+
+from . import baselines
+from . import published as paper
+from .figures import draw_classification
+from .protocol import (
+    DEFAULTS,
+    FIT_POINTS,
+    K_POINTS,
+    LEARNED,
+    MAX_POINTS,
+    SCRIPTS,
+    SEARCH,
+    K,
+    Plan,
+    halves,
+    methods_of_the_paper,
+    more_methods,
+    name_in_paper,
+    synthetic,
+)
+
+# Fitted in no time, so that weighted votes can be given beside equal ones.
+_FAST = (DEFAULTS, "Euclidean", "Manhattan", "Cosine")
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """By data set: a row per method with its accuracies, and the lead of our method over each."""
+    studies = {name: _study(name, plan) for name in paper.DATA}
+    once = run_fitted_once(plan)
+    return {name: {**study, "once": once[name]} for name, study in studies.items()}
+
+
+def _study(name: str, plan: Plan) -> dict[str, Any]:
+    D, y = synthetic(name, plan.seed, plan.quick)
+    methods = {**methods_of_the_paper(plan), **more_methods(plan)}
+    splits = halves(y, plan.n_splits, plan.seed)
+    options: dict[str, Any] = {"splits": splits, "k": K, "n_jobs": plan.n_jobs, "verbose": plan.verbose}
+    options |= {"k_points": K_POINTS, "max_points": MAX_POINTS, "resume": plan.work / "comparisons"}
+    plan.log(f"classification: {name}, {len(methods)} methods, {len(splits)} splits")
+    equal = compare(methods, D, y, weights="uniform", **options)
+    fast = {method: methods[method] for method in _FAST}
+    weighted = compare(fast, D, y, weights="distance", points=False, **options)
+    return {
+        "n_splits": len(splits),
+        "max_points": MAX_POINTS,
+        "sizes": [int(splits[0][0].size), int(splits[0][1].size), int(D.points.shape[0])],
+        "rows": {method: _row(equal, method) for method in methods},
+        "weighted": {method: _estimate(weighted, method, "distributions") for method in fast},
+        "against": _against(equal),
+    }
+
+
+def _row(found: Comparison, method: str) -> dict[str, Any]:
+    return {
+        "status": found.status(method),
+        "distributions": _estimate(found, method, "distributions"),
+        "points": _estimate(found, method, "points"),
+        "seconds": found.seconds(method),
+    }
+
+
+def _estimate(found: Comparison, method: str, level: str) -> dict[str, float]:
+    if level not in found.levels:
+        return {}
+    estimate = found.estimate(method, "accuracy", level)
+    return {"mean": estimate.value, "sd": estimate.sd, "low": estimate.low, "high": estimate.high}
+
+
+def _against(found: Comparison) -> dict[str, dict[str, float]]:
+    leads = found.against(SEARCH, "accuracy")
+    return {
+        other: {"lead": lead.value, "low": lead.low, "high": lead.high, "p": p} for other, (lead, p) in leads.items()
+    }
+
+
+# Points that are learned from, at most; the paper took all 9,000.
+MOST_POINTS_ONCE = 2000
+
+
+def run_fitted_once(plan: Plan) -> dict[str, Any]:
+    """By data set and method: mean and SD of the accuracy over the splits, at patient level."""
+    plan.log(f"classification: {', '.join(LEARNED)} as in the paper, fitted once on a sample drawn separately")
+    tasks = {
+        f"{data}/{name}": (_scores, (data, name, plan.n_splits, plan.seed, plan.quick))
+        for data in paper.DATA
+        for name in LEARNED
+    }
+    answers = finish(tasks, plan.work / "fitted_once", n_jobs=plan.n_jobs, title="fitted once", verbose=plan.verbose)
+    return {
+        data: {form: row for name in LEARNED for form, row in answers[f"{data}/{name}"].items()} for data in paper.DATA
+    }
+
+
+def _scores(data: str, name: str, n_splits: int, seed: int, quick: bool) -> dict[str, dict[str, float]]:
+    """For the method as published, and with the linear map of the paper's scripts."""
+    D, y = synthetic(data, seed + 1, quick)
+    method = baselines.by_name(name.lower(), max_points=MOST_POINTS_ONCE, random_state=seed)
+    published = method.fit(D, y).components_
+    if name == "LFDA":  # its form in the scripts has other arithmetic as well
+        scripts = method.set_params(as_in_paper=True).fit(D, y).components_
+    else:
+        scripts = paper_map(published)
+    forms = {name: published, name + SCRIPTS: scripts}
+    return {form: _accuracy(components, data, n_splits, seed, quick) for form, components in forms.items()}
+
+
+def _accuracy(components: np.ndarray, data: str, n_splits: int, seed: int, quick: bool) -> dict[str, float]:
+    D, y = synthetic(data, seed, quick)
+    distances, classes = pairwise_distances(D, metric=GroundMetric(components)), np.unique(y)
+    scores = []
+    for train, test in halves(y, n_splits, seed):
+        shares = vote(distances[np.ix_(test, train)], y[train], classes, k=K, weights="uniform")
+        scores.append(float(np.mean(classes[shares.argmax(axis=1)] == y[test])))
+    return {"mean": float(np.mean(scores)), "sd": float(np.std(scores, ddof=1))}
+
+
+LEVELS = {"distributions": "patient level", "points": "cell level"}
+# Where a baseline is outside of the paper's spread: what is known of the reason.
+WHY = {
+    "Euclidean": "the paper's splits need not keep the shares of the classes, and its sample is another",
+    "Manhattan": "the paper's splits need not keep the shares of the classes, and its sample is another",
+    "Cosine": "an angle depends on the origin and on the units of the features, which the paper does not give for this "
+    "baseline: in 2D it is higher where both features have one scale",
+    "LMNN": "at a learning rate of 10⁻⁶ the paper's seems to stay near its start, the Euclidean metric; ours reaches "
+    "an objective at least as good as metric-learn's (`benchmarks/check_baselines.py`) and finds some of the signal, "
+    "which M applied twice, as in the scripts, makes much of; it is given at most {points:,} points",
+    "LFDA": "we cannot say for certain; its weights rest on the third neighbour of each point, the paper's sample "
+    "is another, and the scripts' form follows metric-learn where that departs from the publication",
+    "NCA": "it ends in a local optimum near its start; the paper fits it once, on all points of a sample drawn "
+    "separately, here on at most {points:,} points of each training half",
+    "ITML": "it learns from pairs of points drawn at random, and its result depends on the draw",
+}
+INTRODUCTION = """
+    Accuracy of k-NN votes among distributions (k = {k}; patient level) and among points (k = {k_points}; cell
+    level), mean ± SD over {n_splits} random halves that keep the shares of the classes: {n_train} distributions to
+    learn from, {n_test} to test; of the points, at most {max_points:,} of either half. Every method is fitted on
+    the training half alone. Votes are equal, as in the authors' scripts (their text says weighted: see below). The
+    paper's ± is an SD over splits too, but its metrics were learned on a sample drawn separately, and its GGML is
+    the best of 25 settings on the tested splits themselves. **Our GGML is chosen among the same 25 settings inside
+    each training half**, which is a harder test; `{defaults}` is `GroundMetricLearner()` as it comes. Baselines
+    that learn are shown as published, and with the linear map that the authors' scripts made of M (M itself in 2D,
+    five rows of a pivoted Cholesky factor in 200D). Methods below them are not in the paper."""
+POINTS = """
+    - Cell level: within {near} of the paper (whose SD is 0.01) are {counts} baselines, each form counted. Here whole
+    distributions are held out, as the paper's text says of its patients; then metrics that see the noise are below
+    chance at cell level as they are at patient level. The paper's are at chance or above, for which we have no
+    explanation."""
+NEAR = 0.03
+ONCE = """
+    **Fitted once.** The paper learns each baseline's metric once, on a sample drawn separately, and only the votes vary
+    over its splits. So do these rows (patient level; learned from at most {points:,} of 9,000 points). How far such a
+    single fit may be from another is seen from the SD in the table above, where each half is fitted anew."""
+WEIGHTED = """
+    **Weighted votes** (by one over the distance), patient level: {scores}. Metrics that see the noise fall
+    below chance (0.33): every class has a distribution at each place of the noise, so that the nearest neighbours
+    of a tested one are those of the *other* classes at its own place."""
+
+
+def classification(found: dict[str, Any], folder: Path) -> list[str]:
+    """The section's paragraphs; its table and figure go into the folder."""
+    first = next(iter(found.values()))
+    table, picture = write_csv(folder / "classification.csv", _records(found)), draw_classification(found, folder)
+    return [
+        "## Classification",
+        prose(
+            INTRODUCTION,
+            k=K,
+            k_points=K_POINTS,
+            n_splits=first["n_splits"],
+            n_train=first["sizes"][0],
+            n_test=first["sizes"][1],
+            max_points=first["max_points"],
+            defaults=DEFAULTS,
+        ),
+        _accuracies(found),
+        _times(found),
+        f"![accuracy of every method, and the paper's](results/{picture})",
+        "\n".join(
+            [_goal(found), *(_agreement(data, study) for data, study in found.items()), _points_agreement(found)]
+        ),
+        *([prose(ONCE, points=MOST_POINTS_ONCE), _once(found)] if "once" in first else []),
+        prose(WEIGHTED, scores=_weighted(found)),
+        _leads(found),
+        f"As CSV: [{table}](results/{table})",
+    ]
+
+
+def printed(data: str, level: str, method: str) -> paper.Accuracy | None:
+    return paper.CLASSIFICATION[data, level].get(name_in_paper(method))
+
+
+def _records(found: dict[str, Any]) -> list[dict[str, Any]]:
+    records = []
+    for data, study in found.items():
+        for method, row in study["rows"].items():
+            record = {"data": data, "method": method, "status": row["status"], "seconds per split": row["seconds"]}
+            for level in LEVELS:
+                theirs = printed(data, level, method)
+                record |= {f"{level}: {key}": value for key, value in row[level].items()}
+                record |= {f"{level}: paper": theirs.mean, f"{level}: paper sd": theirs.sd} if theirs else {}
+            records.append(record)
+    return records
+
+
+def _accuracies(found: dict[str, Any]) -> str:
+    places = [(level, data) for level in LEVELS for data in found]
+    head = ["method", *(text for level, data in places for text in (f"{data}, {LEVELS[level]}", "paper"))]
+    rows = []
+    for method in next(iter(found.values()))["rows"]:
+        cells = [f"**{method}**" if method == SEARCH else method]
+        for level, data in places:
+            row, theirs = found[data]["rows"][method], printed(data, level, method)
+            cells.append(spread(row[level]) if row[level] else row["status"])
+            cells.append(f"{theirs.mean:.2f} ± {theirs.sd:.2f}" if theirs else "")
+        rows.append(cells)
+    return markdown(head, rows)
+
+
+def _times(found: dict[str, Any]) -> str:
+    def of(method: str) -> str:
+        return ", ".join(f"{data} {number(study['rows'][method]['seconds'], 1)} s" for data, study in found.items())
+
+    return (
+        f"Wall clock per split, fit and votes at both levels: {SEARCH} with its 25 settings {of(SEARCH)}; with default "
+        f"settings {of(DEFAULTS)}. The machine did other work as well, and two fits ran side by side."
+    )
+
+
+def _goal(found: dict[str, Any]) -> str:
+    parts = []
+    for data, study in found.items():
+        row = study["rows"][SEARCH]
+        for level, name in LEVELS.items():
+            theirs = printed(data, level, SEARCH)
+            if theirs is not None and row[level]:
+                word = "at least" if row[level]["mean"] >= theirs.mean - 0.005 else "**below**"
+                parts.append(f"{data}, {name}: {number(row[level]['mean'])}, {word} the paper's {theirs.mean:.2f}")
+    return f"- {SEARCH}: {'; '.join(parts)}."
+
+
+def _agreement(data: str, study: dict[str, Any]) -> str:
+    """Which baselines are within the paper's mean ± SD in one of their forms, and why others are not."""
+    within, outside = [], []
+    for name in paper.METHODS:
+        forms = _forms(name, study)
+        if name == SEARCH or not forms:
+            continue
+        theirs = paper.CLASSIFICATION[data, "distributions"][name]
+        near = [form for form, mean in forms.items() if abs(mean - theirs.mean) <= theirs.sd + 0.005]
+        if near:
+            within.append(name if len(near) == len(forms) else f"{name} ({'; '.join(near)})")
+        else:
+            ours = ", ".join(map(number, forms.values()))
+            why = WHY[name].format(points=FIT_POINTS)
+            outside.append(f"Not so {name}, {ours} against {theirs.mean:.2f} ± {theirs.sd:.2f}: {why}.")
+    listed = ", ".join(within) or "none"
+    return " ".join([f"- {data}, patient level: within the paper's mean ± SD are {listed}.", *outside])
+
+
+def _points_agreement(found: dict[str, Any]) -> str:
+    """How many baselines agree with the paper at cell level, and why so few do."""
+    counts = []
+    for data, study in found.items():
+        pairs = [(row["points"]["mean"], printed(data, "points", name)) for name, row in study["rows"].items()
+                 if row["points"] and name not in (SEARCH, DEFAULTS)]  # fmt: skip
+        known = [abs(mean - theirs.mean) for mean, theirs in pairs if theirs is not None]
+        counts.append(f"{sum(gap <= NEAR for gap in known)} of {len(known)} on {data}")
+    return prose(POINTS, near=NEAR, counts=", ".join(counts))
+
+
+def _forms(name: str, study: dict[str, Any]) -> dict[str, float]:
+    """The mean accuracy of a baseline in each of its forms."""
+    rows, once = study["rows"], study.get("once", {})
+    found = {}
+    for form, where in ((name, "as published"), (name + SCRIPTS, "with the scripts' map")):
+        if form in rows and rows[form]["distributions"]:
+            found[where] = rows[form]["distributions"]["mean"]
+        if form in once:
+            found[f"{where}, fitted once"] = once[form]["mean"]
+    return found
+
+
+def _once(found: dict[str, Any]) -> str:
+    rows = []
+    for method in next(iter(found.values()))["once"]:
+        cells = [method]
+        for data, study in found.items():
+            theirs = printed(data, "distributions", method)
+            cells += [spread(study["once"][method]), f"{theirs.mean:.2f} ± {theirs.sd:.2f}" if theirs else ""]
+        rows.append(cells)
+    return markdown(["fitted once", *(text for data in found for text in (data, "paper"))], rows)
+
+
+def _weighted(found: dict[str, Any]) -> str:
+    parts = []
+    for data, study in found.items():
+        scores = (f"{method} {number(row['mean'])}" for method, row in study["weighted"].items())
+        parts.append(f"{data}: {', '.join(scores)}")
+    return "; ".join(parts)
+
+
+def _leads(found: dict[str, Any]) -> str:
+    rows = []
+    for method in next(iter(found.values()))["against"]:
+        cells = [method]
+        for study in found.values():
+            lead = study["against"][method]
+            cells += [interval({**lead, "mean": lead["lead"]}), p_value(lead["p"])]
+        rows.append(cells)
+    head = ["against", *(text for data in found for text in (f"{data}: lead of {SEARCH}", "p (Holm)"))]
+    return (
+        "Paired over the splits, patient level (corrected resampled t, 95 % interval; of no width where no split "
+        "differed):\n\n" + markdown(head, rows)
+    )

@@ -1,0 +1,126 @@
+"""Cells of an .h5ad file as Distributions with a label, and where there is one an outer group, for each sample."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ..distributions import Distributions
+from .chunks import read
+from .genes import looks_raw, resolve, warn_of_counts
+from .obs import Samples, check_draw, draw, find_column, labels_of, samples_of
+from .source import Source
+
+# Rules by which genes are chosen from the training samples of every split, rather than once.
+INSIDE = ("variance",)
+
+
+class Labelled(NamedTuple):
+    """What an evaluation needs; `rule` is how features are to be chosen inside each split, or None where all count."""
+
+    D: Distributions
+    y: np.ndarray
+    groups: list | None
+    rule: Any
+    notes: list[str]
+
+
+def read_cohort(
+    cells: Any,
+    sample_key: str,
+    label_key: str,
+    *,
+    group_key: str | None = None,
+    layer: str | None = None,
+    use_rep: str | None = None,
+    genes: Any = None,
+    n_cells: int | None = 1000,
+    min_cells: int = 1,
+    random_state: int = 0,
+) -> Labelled:
+    """Samples that have a label, at least `min_cells` cells, and of these at most `n_cells`, drawn at random.
+
+    `genes` is "variance" or a number (of the most variable): chosen inside each split, so that nothing is cut here;
+    "all"; or a column of `var` that marks them, which is taken as it is.
+    """
+    check_draw(n_cells, random_state)
+    with Source(cells) as source:
+        samples = samples_of(source.obs, sample_key)
+        labels = labels_of(source.obs, label_key, samples, sample_key)
+        groups = None if group_key is None else _groups(source.obs, group_key, samples, sample_key)
+        rows = draw(samples, n_cells, random_state)
+        kept, notes = _usable(samples, labels, min_cells, sample_key, label_key)
+        rows = rows[kept[samples.codes[rows]]]
+        matrix, names, columns, rule, more = _features(source, layer, use_rep, genes)
+        points = read(matrix, rows, columns)
+    if use_rep is None:
+        warn_of_counts(looks_raw(points), layer, stacklevel=3)
+    D = Distributions(points, samples.names[samples.codes[rows]], features=names)
+    of = None if groups is None else [groups[name] for name in D.names]
+    return Labelled(D, labels.loc[D.names].to_numpy(), of, rule, notes + more)
+
+
+def _groups(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str) -> pd.Series:
+    """The outer group of each sample: exactly one."""
+    column = find_column(obs, group_key, "group_key")
+    codes, values = pd.factorize(column)
+    first = codes[samples.first]
+    if (first < 0).any():
+        name = samples.names[int(np.argmax(first < 0))]
+        raise ValueError(f"sample {name!r} has no group in obs[{group_key!r}]: every sample needs one")
+    differs = np.flatnonzero(codes != first[samples.codes])
+    if differs.size:
+        name = samples.names[samples.codes[differs[0]]]
+        raise ValueError(
+            f"sample {name!r} is in several groups of obs[{group_key!r}]: a sample needs exactly one; check that "
+            f"{sample_key!r} is the column of samples"
+        )
+    return pd.Series([str(value) for value in np.asarray(values)[first]], index=samples.names)
+
+
+def _usable(
+    samples: Samples, labels: pd.Series, min_cells: int, sample_key: str, label_key: str
+) -> tuple[np.ndarray, list[str]]:
+    """Which samples have a label and enough cells, and what is said of the others."""
+    labelled, large = np.isin(samples.names, labels.index), samples.sizes >= min_cells
+    notes = []
+    if not labelled.all():
+        notes.append(
+            f"{int((~labelled).sum())} of {len(samples)} samples have no label in {label_key!r} and are left out"
+        )
+    if not large[labelled].all():
+        notes.append(f"{int((~large & labelled).sum())} samples have fewer than {min_cells} cells and are left out")
+    kept = labelled & large
+    classes = labels.reindex(samples.names[kept]).unique()
+    if classes.size < 2:
+        raise ValueError(
+            f"{int(kept.sum())} samples of {sample_key!r} can be used, with the labels {classes.tolist()} of "
+            f"{label_key!r}: at least two labels are needed"
+        )
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=3)
+    return kept, notes
+
+
+def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any) -> tuple:
+    """The matrix, names and places of its columns, the rule to apply in each split, and what should be known."""
+    if use_rep is not None:
+        if layer is not None or genes is not None:
+            raise ValueError(f"use_rep is {use_rep!r}: then there is no choice of layer or genes, leave them out")
+        matrix = source.representation(use_rep)
+        note = f"{use_rep!r} was made from all cells, those of the tested samples among them"
+        return matrix, [f"{use_rep}_{k}" for k in range(matrix.shape[1])], None, None, [note]
+    matrix, names = source.matrix(layer), list(source.genes)
+    rule = "variance" if genes is None else genes
+    if rule in INSIDE or isinstance(rule, int):
+        return matrix, names, None, rule, []
+    mask = resolve(rule, source).mask
+    assert mask is not None  # of a rule that is no choice inside splits
+    chosen = np.flatnonzero(mask)
+    if not chosen.size:
+        raise ValueError(f"genes is {rule!r}, which marks none: choose another rule")
+    told = [] if rule == "all" else [f"genes were chosen beforehand (var[{rule!r}]), perhaps from all samples"]
+    return matrix, [names[place] for place in chosen], chosen, None, told

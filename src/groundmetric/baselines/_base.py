@@ -1,0 +1,230 @@
+"""What baselines share: labelled training data, scatter of classes, and the working space of many features."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import LinAlgError, eigh
+from scipy.sparse.linalg import LinearOperator, svds
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from .._internal.validation import check_labels, check_number
+from ..distributions import Distributions, as_distributions
+from ..estimators.preprocessing import feature_moments
+from ..metrics.base import GroundMetric
+
+
+def labelled(D: Any, y: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
+    """Distributions without points of no mass, the classes, and the place of each one's label among them."""
+    if y is None:
+        raise ValueError("y is None: this method learns from labels, one per distribution")
+    D = as_distributions(D)
+    classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
+    if classes.size < 2:
+        raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
+    return D.with_mass(), classes, codes
+
+
+def unlabelled(D: Any, y: Any) -> Distributions:
+    """For methods that do not look at labels: those that are given must fit all the same."""
+    D = as_distributions(D)
+    if y is not None:
+        check_labels(y, D.roll)
+    return D.with_mass()
+
+
+def draw(D: Distributions, max_points: int | None, random: np.random.RandomState) -> np.ndarray:
+    """Rows of about `max_points` points: the same share of every distribution, and at least one point of each."""
+    if max_points is not None:
+        check_number("max_points", max_points, low=2, whole=True)
+    n_points = D.points.shape[0]
+    if max_points is None or n_points <= max_points:
+        return np.arange(n_points)
+    quota = np.maximum(D.sizes * max_points // n_points, 1)
+    parts = [random.choice(size, count, replace=False) for size, count in zip(D.sizes, quota, strict=True)]
+    return np.sort(np.concatenate([low + part for low, part in zip(D.bounds[:-1], parts, strict=True)]))
+
+
+def owners(D: Distributions, rows: np.ndarray) -> np.ndarray:
+    """Which distribution each of these rows belongs to."""
+    return np.searchsorted(D.bounds, rows, side="right") - 1
+
+
+def point_weights(D: Distributions) -> np.ndarray:
+    """Weights of points that do not depend on the size of their distribution: 1 where all points weigh the same."""
+    return D.weights * np.repeat(D.sizes, D.sizes)
+
+
+def moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every feature over all points, each by its `point_weights`."""
+    if D.uniform.all():
+        return feature_moments(D)
+    weights = point_weights(D)
+    if sparse.issparse(D.points):
+        mean, variance = mean_variance_axis(D.points, axis=0, weights=weights.astype(D.points.dtype))
+        return mean.astype(np.float64), variance.astype(np.float64)
+    # Deviations from the first point: a constant feature comes out with variance 0 exactly.
+    origin = D.points[0].astype(np.float64)
+    total, squares = np.zeros(origin.size), np.zeros(origin.size)
+    for low in range(0, weights.size, 4096):
+        deviation = D.points[low : low + 4096] - origin
+        total += weights[low : low + 4096] @ deviation
+        squares += weights[low : low + 4096] @ deviation**2
+    shift = total / weights.sum()
+    return origin + shift, np.maximum(squares / weights.sum() - shift**2, 0.0)
+
+
+def spread(variance: np.ndarray) -> np.ndarray:
+    """Standard deviations to divide by: 1 for what is constant."""
+    return np.where(variance > 0.0, np.sqrt(variance), 1.0)
+
+
+# Where the scatter within classes has no extent (fewer points than features, say), it is given this share of the mean.
+_RIDGE = 1e-6
+
+
+def class_scatter(points: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted covariance of the class means, and of the points around their class mean."""
+    members = codes == np.unique(codes)[:, None]  # (n_classes, n_points)
+    mass = members * (weights / weights.sum())
+    means = (mass @ points) / mass.sum(axis=1, keepdims=True)
+    apart = means - mass.sum(axis=1) @ means
+    around = points - members.T.astype(np.float64) @ means
+    between = (apart.T * mass.sum(axis=1)) @ apart
+    within = (around.T * mass.sum(axis=0)) @ around
+    return between, within
+
+
+def directions(between: np.ndarray, within: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of between against within, largest first, and the eigenvectors as columns v with vᵀ within v = 1.
+
+    Features are brought to one unit first, which changes nothing but the rounding. Those without scatter are left out;
+    a scatter within that has no extent in some direction gets a little.
+    """
+    unit = np.sqrt(np.diag(within) + np.abs(np.diag(between)))
+    varies = unit > 1e-12 * unit.max()  # what rounding leaves of a constant is none
+    unit = unit[varies]
+    if not varies.any():
+        return np.zeros(1), np.zeros((len(within), 1))
+    between, within = (matrix[np.ix_(varies, varies)] / np.outer(unit, unit) for matrix in (between, within))
+    values, vectors = _generalised(between, within)
+    full = np.zeros((varies.size, values.size))
+    full[varies] = vectors / unit[:, None]
+    return values[::-1], full[:, ::-1]
+
+
+def _generalised(between: np.ndarray, within: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    extent = np.linalg.eigvalsh(within)
+    if extent[0] > 1e-12 * extent[-1]:
+        try:
+            return eigh(between, within)
+        except LinAlgError:
+            pass
+    ridge = _RIDGE * (np.trace(within) / len(within) or 1.0)
+    return eigh(between, within + ridge * np.eye(len(within)))
+
+
+# Up to so many points or features, principal axes come from a full decomposition of the smaller covariance.
+_SMALL = 2000
+# Points that the axes of a working space are found from, at most.
+_POINTS_FOR_AXES = 2000
+# Sparse points with more entries than this are never made dense.
+_DENSE_ENTRIES = 20_000_000
+
+
+class WorkingSpace(NamedTuple):
+    """Coordinates z = axes (x - centre) / scale, in which a metric is learned; without axes, all the features."""
+
+    centre: np.ndarray  # (n_features,)
+    scale: np.ndarray  # (n_features,)
+    axes: np.ndarray | None  # (n_axes, n_features)
+
+    def coordinates(self, points: Any) -> np.ndarray:
+        """Points as a dense array of their coordinates in this space."""
+        if self.axes is not None:
+            rows = self.axes / self.scale
+            return GroundMetric(rows).project(points) - rows @ self.centre
+        points = points.toarray() if sparse.issparse(points) else points
+        return (points.astype(np.float64) - self.centre) / self.scale
+
+    def components(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of a linear map of the coordinates as rows for the features as given."""
+        return (rows if self.axes is None else rows @ self.axes) / self.scale
+
+
+def working_space(
+    points: Any,
+    weights: np.ndarray,
+    centre: np.ndarray,
+    scale: np.ndarray,
+    max_features: int,
+    random: np.random.RandomState,
+) -> WorkingSpace:
+    """All features where they are at most `max_features`, otherwise as many leading principal components.
+
+    Fewer points than that span fewer dimensions: then nothing of the training points is lost.
+    """
+    if centre.size <= max_features:
+        return WorkingSpace(centre, scale, None)
+    if points.shape[0] > _POINTS_FOR_AXES:
+        rows = np.sort(random.choice(points.shape[0], _POINTS_FOR_AXES, replace=False))
+        points, weights = points[rows], weights[rows]
+    return WorkingSpace(centre, scale, principal_axes(points, weights, centre, scale, max_features, random))
+
+
+def principal_axes(
+    points: Any, weights: np.ndarray, centre: np.ndarray, scale: np.ndarray, n_axes: int, random: np.random.RandomState
+) -> np.ndarray:
+    """Leading principal axes of weighted, scaled points, strongest first; fewer where the points span less."""
+    n_points, n_features = points.shape
+    roots = np.sqrt(weights)
+    n_axes = min(n_axes, n_points, n_features)
+    few = n_axes <= min(n_points, n_features) // 2
+    if few and sparse.issparse(points) and n_points * n_features > _DENSE_ENTRIES:
+        return _by_iteration(_centred_operator(points, roots, centre, scale), n_axes, random)
+    dense = points.toarray() if sparse.issparse(points) else points
+    centred = (dense.astype(np.float64) - centre) / scale * roots[:, None]
+    if few and min(centred.shape) > _SMALL:
+        return _by_iteration(centred, n_axes, random)
+    return _by_covariance(centred, n_axes)
+
+
+def _by_covariance(centred: np.ndarray, n_axes: int) -> np.ndarray:
+    tall = centred.shape[0] >= centred.shape[1]
+    gram = centred.T @ centred if tall else centred @ centred.T
+    size = gram.shape[0]
+    strength, vectors = eigh(gram, subset_by_index=(size - n_axes, size - 1))
+    strength, vectors = strength[::-1], vectors[:, ::-1]
+    useful = strength > 1e-12 * max(strength[0], 0.0)
+    if not useful.any():  # all points coincide: any axis is as good as another
+        return np.eye(1, centred.shape[1])
+    vectors = vectors[:, useful]
+    return _signed(vectors.T if tall else (vectors / np.sqrt(strength[useful])).T @ centred)
+
+
+def _by_iteration(centred: Any, n_axes: int, random: np.random.RandomState) -> np.ndarray:
+    _, strength, axes = svds(centred, n_axes, v0=random.normal(size=min(centred.shape)))
+    useful = strength > 1e-6 * strength.max()
+    return _signed(axes[useful][np.argsort(-strength[useful])])
+
+
+def _signed(axes: np.ndarray) -> np.ndarray:
+    """An axis has no direction of its own: its largest entry is made positive."""
+    largest = np.abs(axes).argmax(axis=1)
+    return axes * np.sign(axes[np.arange(len(axes)), largest])[:, None]
+
+
+def _centred_operator(points: Any, roots: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> LinearOperator:
+    """diag(roots) (points - centre) / scale as products only: sparse points stay sparse."""
+
+    def forward(x: np.ndarray) -> np.ndarray:
+        x = x.ravel() / scale
+        return roots * (points @ x - centre @ x)
+
+    def backward(x: np.ndarray) -> np.ndarray:
+        x = x.ravel() * roots
+        return (points.T @ x - centre * x.sum()) / scale
+
+    return LinearOperator(points.shape, matvec=forward, rmatvec=backward, dtype=np.float64)

@@ -1,5 +1,0 @@
-"""Work on other machines: a Dask cluster, or whatever joblib has been told to use."""
-
-from .choosing import Cluster, workers
-
-__all__ = ["Cluster", "workers"]

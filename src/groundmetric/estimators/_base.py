@@ -1,0 +1,117 @@
+"""What estimators share: methods that end in a ground metric, and predictions by votes of the nearest distributions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from .._internal.validation import check_number
+from ..distances import kneighbors, pairwise_distances
+from ..distributions import Distributions, as_distributions
+from ..metrics.base import GroundMetric
+
+
+class GroundMetricMethod:
+    """Distances between distributions and between points, by the `metric_` that `fit` has found."""
+
+    metric_: Any
+
+    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+        """Exact Wasserstein distances between the distributions of A and of B (or among those of A)."""
+        check_is_fitted(self, "metric_")
+        return pairwise_distances(A, B, self.metric_, n_jobs=n_jobs)
+
+    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
+        """Distances between points: all of `x` against all of `y` (or against themselves)."""
+        check_is_fitted(self, "metric_")
+        return self.metric_.distances(x, y)
+
+
+WEIGHTS = ("distance", "uniform")
+
+
+def check_weights(weights: str) -> None:
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights is {weights!r}: expected 'distance' or 'uniform'")
+
+
+def class_shares(
+    distances: np.ndarray, codes: np.ndarray, n_classes: int, weights: str, *, among: np.ndarray | None = None
+) -> np.ndarray:
+    """Share of the neighbours' votes for each class, (n_items, n_classes).
+
+    `distances` and `codes` (classes as numbers) have a row per item and a column per neighbour. A vote counts one over
+    the distance ("distance") or one ("uniform"). Where neighbours coincide with the item, only they vote. With `among`,
+    the classes of all that could have been neighbours, a vote counts the less, the more of these share its class.
+
+    >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
+    [[0.571, 0.429]]
+    """
+    votes = _votes(distances, weights)
+    shares = np.stack([(votes * (codes == c)).sum(axis=1) for c in range(n_classes)], axis=1)
+    if among is not None:
+        shares /= np.maximum(np.bincount(among, minlength=n_classes), 1)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def mean_values(distances: np.ndarray, values: np.ndarray, weights: str) -> np.ndarray:
+    """Mean of the neighbours' values, each counting as its vote does; `values` (n_items, n_neighbors, …).
+
+    >>> mean_values(np.array([[1.0, 2.0]]), np.array([[3.0, 6.0]]), "distance").tolist()
+    [4.0]
+    """
+    votes = _votes(distances, weights)
+    return np.einsum("in,in...->i...", votes / votes.sum(axis=1, keepdims=True), values)
+
+
+def _votes(distances: np.ndarray, weights: str) -> np.ndarray:
+    if weights == "uniform":
+        return np.ones_like(distances)
+    nearest = distances.min(axis=1, keepdims=True)  # votes relative to the nearest cannot overflow
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(nearest == 0.0, distances == 0.0, nearest / distances)
+
+
+class NearestDistributions(BaseEstimator):
+    """Nearest training distributions under a metric that is given or learned; see the classifier."""
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        metric: Any = "euclidean",
+        weights: str = "distance",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.weights = weights
+        self.n_jobs = n_jobs
+
+    def kneighbors(self, X: Any = None, n_neighbors: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Distances and places of the nearest training distributions (X None: of each one's nearest others)."""
+        check_is_fitted(self, "metric_")
+        count = self.n_neighbors if n_neighbors is None else n_neighbors
+        query, among = (self._train, None) if X is None else (as_distributions(X), self._train)
+        return kneighbors(query, among, count, self.metric_, n_jobs=self.n_jobs)
+
+    def _keep(self, D: Distributions, labels: Any, strata: Any) -> None:
+        """Keep the training distributions; fit the metric first where it is a learner."""
+        check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
+        if self.n_neighbors > len(D):
+            raise ValueError(f"n_neighbors is {self.n_neighbors}, but there are only {len(D)} distributions")
+        check_weights(self.weights)
+        if hasattr(self.metric, "fit"):
+            more = {} if strata is None else {"strata": strata}
+            self.metric_ = clone(self.metric).fit(D, labels, **more).metric_
+        elif strata is not None:
+            raise ValueError(f"strata are given, but metric is {self.metric!r}, which learns nothing: leave them out")
+        else:
+            self.metric_ = self.metric
+        if isinstance(self.metric_, GroundMetric):
+            self.metric_.check_fit(D)
+        self._train = D
+        self.n_features_in_ = D.shape[1]

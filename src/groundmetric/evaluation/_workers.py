@@ -1,0 +1,221 @@
+"""Child processes with limits of time and memory, and many methods on many splits through them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import queue
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import joblib
+import numpy as np
+from joblib.externals.loky import ProcessPoolExecutor
+from tqdm import tqdm
+
+from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, attempt
+
+_THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class Child:
+    """A process that answers one call at a time; started when it is needed, and anew after it had to be ended.
+
+    Parameters
+    ----------
+    time_limit : seconds per call, or None
+    memory_limit : megabytes that a call may allocate beyond what the process holds already, or None
+        Kept by the system where it can (Linux): an allocation beyond it fails.
+    n_siblings : children that run at the same time, among which the cores are divided
+    """
+
+    def __init__(
+        self, time_limit: float | None = None, memory_limit: float | None = None, *, n_siblings: int = 1
+    ) -> None:
+        self.time_limit, self.memory_limit = time_limit, memory_limit
+        threads = str(max(1, joblib.cpu_count() // n_siblings))
+        self._settings = {name: os.environ.get(name, threads) for name in _THREAD_SETTINGS}
+        self._executor: ProcessPoolExecutor | None = None
+
+    def call(self, function: Callable, *arguments: Any) -> tuple[str, Any]:
+        """Status and answer; the answer is None unless the status is "ok"."""
+        if self._executor is None:
+            self._executor = ProcessPoolExecutor(max_workers=1, env=self._settings)
+            self._executor.submit(_wake).result()  # the time that Python needs to start is nobody's fault
+        future = self._executor.submit(_within, self.memory_limit, function, arguments)
+        try:
+            return OK, future.result(self.time_limit)
+        except TimeoutError:
+            self.close()
+            return OUT_OF_TIME, None
+        except BrokenProcessPool as error:
+            self.close()
+            return _cause_of_death(str(error)), None
+        except MemoryError:
+            return OUT_OF_MEMORY, None
+        except Exception as error:
+            return f"error: {type(error).__name__}: {error}", None
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, kill_workers=True)
+            self._executor = None
+
+
+def check_limits(time_limit: float | None, memory_limit: float | None) -> None:
+    for name, limit in (("time_limit", time_limit), ("memory_limit", memory_limit)):
+        if limit is not None and not limit > 0:
+            raise ValueError(f"{name} is {limit!r}: expected a number above 0, or None")
+    if memory_limit is not None and not sys.platform.startswith("linux"):
+        raise ValueError(f"memory_limit is {memory_limit}, but {sys.platform} does not keep such limits: leave it out")
+
+
+def _cause_of_death(message: str) -> str:
+    """The system ends processes by SIGKILL when memory runs out; the message lists how workers ended."""
+    if "SIGKILL" in message:
+        return OUT_OF_MEMORY
+    ends = re.search(r"exit codes of the workers are \{(.*?)\}", message)
+    return f"error: the process died ({ends.group(1) if ends else message})"
+
+
+def _wake() -> None:
+    """Import what every call needs, and let progress bars do without a lock between processes: one that is ended
+    could not give it back."""
+    from .. import distances  # noqa: F401
+
+    tqdm.set_lock(threading.RLock())
+
+
+def _within(memory_limit: float | None, function: Callable, arguments: tuple) -> Any:
+    """Call the function while no more than so many megabytes may be allocated on top of what is there."""
+    if memory_limit is None:
+        return function(*arguments)
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (_private_bytes() + int(memory_limit * 1e6), hard))
+    try:
+        return function(*arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _private_bytes() -> int:
+    """What RLIMIT_DATA counts: memory that is this process's own, not files mapped into it."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One method on one split; in a rehearsal, on a few points of each distribution."""
+
+    name: str
+    split: int
+    method: Any
+    train: np.ndarray
+    test: np.ndarray
+    thin: int | None = None
+
+
+class Workers:
+    """Where tasks run: in this process, or in children where several run at a time or there are limits to keep.
+
+    The cohort is written to a file once and mapped by every child. A method that ran out of time or memory on one split
+    is not tried on the next.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        protocol: Protocol,
+        *,
+        n_jobs: int | None = None,
+        time_limit: float | None = None,
+        memory_limit: float | None = None,
+    ) -> None:
+        self.cohort, self.protocol = cohort, protocol
+        jobs = joblib.effective_n_jobs(n_jobs)
+        alone = jobs == 1 and time_limit is None and memory_limit is None
+        self._children = [] if alone else [Child(time_limit, memory_limit, n_siblings=jobs) for _ in range(jobs)]
+        self._gave_up: dict[str, Result] = {}
+
+    def __enter__(self) -> Workers:
+        self._idle: queue.Queue[Child] = queue.Queue()
+        for child in self._children:
+            self._idle.put(child)
+        if self._children:
+            self._folder = tempfile.TemporaryDirectory(prefix="groundmetric-", ignore_cleanup_errors=True)
+            self._path = str(Path(self._folder.name) / "cohort.joblib")
+            joblib.dump(self.cohort, self._path)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for child in self._children:
+            child.close()
+        if self._children:
+            self._folder.cleanup()
+
+    def run(self, tasks: list[Task]) -> Iterator[tuple[Task, Result]]:
+        """Every task with its result, in the order in which they are done."""
+        if not self._children:
+            yield from map(self._run, tasks)
+            return
+        threads = ThreadPoolExecutor(len(self._children))
+        try:
+            for future in as_completed([threads.submit(self._run, task) for task in tasks]):
+                yield future.result()
+        except BaseException:  # Ctrl-C among them: what runs is ended, so that the threads have nothing to wait for
+            threads.shutdown(wait=False, cancel_futures=True)
+            for child in self._children:
+                child.close()
+            raise
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+    def _run(self, task: Task) -> tuple[Task, Result]:
+        if task.name in self._gave_up:
+            return task, self._gave_up[task.name]
+        result = self._in_child(task) if self._children else attempt_task(task, self.cohort, self.protocol)
+        if result.status in (OUT_OF_TIME, OUT_OF_MEMORY):
+            note = f"not tried, because split {task.split} was {result.status}"
+            self._gave_up.setdefault(task.name, Result(result.status, notes=[note]))
+        return task, result
+
+    def _in_child(self, task: Task) -> Result:
+        child = self._idle.get()
+        try:
+            status, result = child.call(_attempt_from_file, task, self._path, self.protocol)
+        finally:
+            self._idle.put(child)
+        return result if status == OK else Result(status)
+
+
+def attempt_task(task: Task, cohort: Cohort, protocol: Protocol) -> Result:
+    if task.thin is None:
+        return attempt(task.method, cohort, task.train, task.test, protocol)
+    chosen = np.concatenate([task.train, task.test])
+    groups = None if cohort.groups is None else [cohort.groups[place] for place in chosen]
+    few_points = cohort.D[chosen].with_mass().subsample(task.thin, random_state=0)
+    few = Cohort(few_points, cohort.labels[chosen], cohort.classes, groups)
+    places = np.arange(chosen.size)
+    return attempt(task.method, few, places[: task.train.size], places[task.train.size :], protocol)
+
+
+def _attempt_from_file(task: Task, path: str, protocol: Protocol) -> Result:
+    return attempt_task(task, _load(path), protocol)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(path: str) -> Cohort:
+    """The cohort, once per process; its arrays are views of the file."""
+    return joblib.load(path, mmap_mode="r")

@@ -1,0 +1,272 @@
+"""The ground metric itself: d(x, y) = |W(x - y)|."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .._internal.validation import real_array
+from ..distributions import Distributions, check_features
+from .cost import Cost, euclidean
+
+# Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
+_BLOCK = 8192
+
+
+class GroundMetric:
+    """A Mahalanobis distance d(x, y) = |W(x - y)| between points, given by its components W.
+
+    Parameters
+    ----------
+    components : array of shape (n_components, n_features)
+        The matrix W; M = WᵀW.
+    features : sequence of str, optional
+    variances : array of shape (n_features,), optional
+        Variance of each feature in the training data, which makes `importance` independent of units.
+    cost : {"euclidean", "manhattan", "squared"}
+        What the step s = W(x - y) costs: |s|, the sum of its absolute entries, or |s|². The last is no metric.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> metric = gm.GroundMetric([[2.0, 0.0]], features=["height", "noise"])
+    >>> metric.project([[1.0, 7.0], [2.0, 3.0]]).tolist()
+    [[2.0], [4.0]]
+    >>> metric.importance().tolist()
+    [1.0, 0.0]
+    """
+
+    cost = Cost.EUCLIDEAN
+
+    def __init__(
+        self,
+        components: Any,
+        features: Sequence[str] | None = None,
+        *,
+        variances: Any = None,
+        cost: Cost | str = Cost.EUCLIDEAN,
+    ) -> None:
+        components = np.array(real_array(components, "components"), dtype=np.float64)
+        if components.ndim != 2 or 0 in components.shape:
+            raise ValueError(f"components have shape {components.shape}: expected (n_components, n_features)")
+        if not np.isfinite(components).all():
+            raise ValueError("components contain NaN or infinity")
+        self.components = components
+        self._describe(features, variances, cost)
+
+    def _describe(self, features: Sequence[str] | None, variances: Any, cost: Cost | str) -> None:
+        """Keep what is known beside the weights."""
+        self.cost = Cost.named(cost)
+        self.features = check_features(features, self.n_features)
+        self.variances = None if variances is None else np.array(real_array(variances, "variances"), dtype=np.float64)
+        if self.variances is not None and self.variances.shape != (self.n_features,):
+            raise ValueError(f"variances have shape {self.variances.shape} for {self.n_features} features")
+        if self.variances is not None and not (self.variances >= 0).all():
+            raise ValueError("variances must be numbers that are not negative")
+
+    @classmethod
+    def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
+        """The Euclidean metric: W is the identity."""
+        return EuclideanMetric(n_features, features)
+
+    @property
+    def n_features(self) -> int:
+        return self.components.shape[1]
+
+    @property
+    def n_components(self) -> int:
+        return self.components.shape[0]
+
+    def project(self, points: Any) -> np.ndarray:
+        """Points in the learned space, (n_points, n_components): there, the metric is the Euclidean distance
+        (or what `cost` says).
+
+        Takes an array, a sparse matrix, a data frame or Distributions (then in the order of their `points`).
+        """
+        points = self._check_points(points)
+        if points.dtype == np.float64:
+            return np.asarray(points @ self.components.T)
+        z = np.empty((points.shape[0], self.n_components))
+        for low in range(0, z.shape[0], _BLOCK):
+            z[low : low + _BLOCK] = points[low : low + _BLOCK].astype(np.float64) @ self.components.T
+        return z
+
+    def check_fit(self, points: Any) -> None:
+        """Raise unless the points (array, data frame or Distributions) have the features that the metric is for."""
+        n_features = points.shape[1] if len(getattr(points, "shape", ())) == 2 else self.n_features
+        if n_features != self.n_features:
+            raise ValueError(f"points have {n_features} features, but the metric was made for {self.n_features}")
+        named = getattr(points, "features", None)
+        if named is None and hasattr(points, "columns"):
+            named = [str(column) for column in points.columns]
+        if named is not None and self.features is not None and list(named) != self.features:
+            at = next(k for k, (x, y) in enumerate(zip(named, self.features, strict=True)) if x != y)
+            raise ValueError(
+                f"points have other features than the metric: feature {at} is {named[at]!r}, the metric has "
+                f"{self.features[at]!r}; bring the columns into the metric's order (`metric.features`)"
+            )
+
+    def _check_points(self, points: Any) -> Any:
+        self.check_fit(points)
+        if isinstance(points, Distributions):
+            points = points.points
+        points = points.tocsr() if sparse.issparse(points) else real_array(points, "points")
+        if points.ndim != 2:
+            raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
+        if points.shape[1] != self.n_features:
+            raise ValueError(f"points have {points.shape[1]} features, but the metric was made for {self.n_features}")
+        return points
+
+    def matrix(self) -> np.ndarray:
+        """The full matrix M = WᵀW, (n_features, n_features)."""
+        return self.components.T @ self.components
+
+    def importance(self, *, bare: bool = False) -> np.ndarray:
+        """How much each feature matters: the diagonal of M times the feature's training variance, summing to 1.
+
+        `bare=True` gives the diagonal of M itself. Without known variances (a metric made by hand) all count as 1.
+        """
+        if bare:
+            return self._diagonal(np.zeros(self.n_features, np.int64))
+        variances = np.ones(self.n_features) if self.variances is None else self.variances
+        # Powers of 2 bring weights to about 1 before they are squared, and the largest product too: features of size
+        # 10⁻¹⁶⁰ have weights of 10¹⁶⁰. Such factors round nothing.
+        power = np.frexp(self._largest_weights())[1]
+        used = (self._largest_weights() > 0) & (variances > 0)
+        if not used.any():
+            return np.full(self.n_features, 1.0 / self.n_features)
+        highest = np.max((2 * power + np.frexp(variances)[1])[used])
+        share = self._diagonal(-power) * np.ldexp(variances, np.where(used, 2 * power - highest, 0))
+        return share / share.sum()
+
+    def _largest_weights(self) -> np.ndarray:
+        """The size of each feature's largest weight."""
+        return np.abs(self.components).max(axis=0)
+
+    def _diagonal(self, power: np.ndarray) -> np.ndarray:
+        """The diagonal of M where each feature's weights are multiplied by 2 to this power."""
+        rows = np.ldexp(self.components, power)
+        return np.einsum("cf,cf->f", rows, rows)
+
+    def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
+        """Something between this metric (weight 0) and another (weight 1), e.g. a learned and the Euclidean metric.
+
+        ``of="distances"``: (1 - weight) d + weight d', the paper's average. ``of="matrices"``: the Mahalanobis distance
+        of (1 - weight) M + weight M'.
+
+        >>> import groundmetric as gm
+        >>> between = gm.GroundMetric([[3.0, 0.0]]).blend(gm.GroundMetric.euclidean(2), 0.5)
+        >>> between.distances([[0.0, 0.0]], [[1.0, 0.0]]).tolist()
+        [[2.0]]
+        """
+        if not 0.0 <= weight <= 1.0:
+            raise ValueError(f"weight is {weight}: expected a number from 0 (this metric) to 1 (the other)")
+        if other.n_features != self.n_features:
+            raise ValueError(f"the other metric has {other.n_features} features, this one {self.n_features}")
+        if self.features is not None and other.features is not None and self.features != other.features:
+            raise ValueError("the other metric has features of other names or in another order")
+        if of == "matrices":
+            if self.cost is not Cost.EUCLIDEAN or other.cost is not Cost.EUCLIDEAN:
+                raise ValueError("only Euclidean costs have a blend of matrices: use of='distances'")
+            stacked = np.vstack([np.sqrt(1.0 - weight) * self.components, np.sqrt(weight) * other.components])
+            variances = other.variances if self.variances is None else self.variances
+            return GroundMetric(stacked, self.features or other.features, variances=variances)
+        if of == "distances":
+            return BlendedMetric(self, other, weight)
+        raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        """Distances between points: all of `x` against all of `y` (or against themselves)."""
+        x = self.project(x)
+        return self.cost.between(x, x if y is None else self.project(y))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved.
+
+        An older metric at this path is replaced; a file of any other kind is an error.
+        """
+        from .io import write
+
+        write(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike, *, feature_map: Any = None) -> GroundMetric:
+        """Read a metric that `save` wrote.
+
+        A file holds numbers only: a metric that was learned behind a feature map needs its fitted `feature_map` back.
+        """
+        from .io import read
+
+        return read(path, feature_map)
+
+    def __repr__(self) -> str:
+        cost = "" if self.cost is Cost.EUCLIDEAN else f", {self.cost.name.lower()} cost"
+        return f"{type(self).__name__}({self.n_components} components, {self.n_features} features{cost})"
+
+
+class EuclideanMetric(GroundMetric):
+    """The Euclidean distance between points: W is the identity, which is never stored."""
+
+    def __init__(self, n_features: int, features: Sequence[str] | None = None) -> None:
+        if not isinstance(n_features, numbers.Integral) or n_features < 1:
+            raise ValueError(f"n_features is {n_features!r}: a whole number of at least 1 is needed")
+        self._n_features: int = int(n_features)
+        self.features = check_features(features, self._n_features)
+        self.variances = None
+
+    @property
+    def components(self) -> np.ndarray:  # type: ignore[override]
+        return np.eye(self._n_features)
+
+    @property
+    def n_features(self) -> int:
+        return self._n_features
+
+    @property
+    def n_components(self) -> int:
+        return self._n_features
+
+    def project(self, points: Any) -> np.ndarray:
+        points = self._check_points(points)
+        return points.toarray() if sparse.issparse(points) else points.astype(np.float64, copy=False)
+
+    def importance(self, *, bare: bool = False) -> np.ndarray:
+        return np.ones(self._n_features) if bare else np.full(self._n_features, 1.0 / self._n_features)
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        x = self._check_points(x)
+        return euclidean(x, x if y is None else self._check_points(y))
+
+
+class BlendedMetric(GroundMetric):
+    """The weighted average of two metrics' distances: a metric, but not a Mahalanobis distance."""
+
+    def __init__(self, one: GroundMetric, other: GroundMetric, weight: float) -> None:
+        self.one, self.other, self.weight = one, other, float(weight)
+        self.features = one.features or other.features
+        self.variances = other.variances if one.variances is None else one.variances
+
+    @property
+    def components(self) -> np.ndarray:  # type: ignore[override]
+        raise TypeError("an average of distances is no Mahalanobis distance: blend(..., of='matrices') gives one")
+
+    @property
+    def n_features(self) -> int:
+        return self.one.n_features
+
+    @property
+    def n_components(self) -> int:
+        return self.one.n_components + self.other.n_components
+
+    def project(self, points: Any) -> np.ndarray:
+        """Both projections side by side, weighted: the distance is the sum of the distances in the two parts."""
+        points = self._check_points(points)
+        return np.hstack([(1.0 - self.weight) * self.one.project(points), self.weight * self.other.project(points)])
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        return (1.0 - self.weight) * self.one.distances(x, y) + self.weight * self.other.distances(x, y)

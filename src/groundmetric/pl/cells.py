@@ -1,0 +1,151 @@
+"""Cells in the plane, coloured by what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import patheffects
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from . import style as legends
+from .data import ONE_AXIS, axis_names, basis_of, colouring, entry, is_anndata, principal_axes
+from .style import LEGEND_ROW, STYLE, Classes, Numbers, Palette, axes, axis_name, classes_of
+
+_NUMBERED = 8  # classes above which colours alone no longer do
+_IN_ROW = 3  # panels
+
+
+def cells(
+    adata: Any,
+    y: Any = None,
+    ax: Any = None,
+    *,
+    color: str | Sequence[str] | None = None,
+    basis: str | None = None,
+    palette: Palette = None,
+    key: str = "groundmetric",
+) -> Any:
+    """Cells in the plane, coloured by condition, cell type, a number, or the expression of a gene.
+
+    More than 8 classes are numbered, in the legend and on the map. Where the learned space is a line (its first
+    principal axis has nearly all of the variance), each class has a row along it.
+
+    Parameters
+    ----------
+    adata : AnnData; or places of cells, (n, 2), with their labels `y`
+    color : a column of `obs` or a gene; several give a panel each
+    basis : places in `obsm`. None: "X_umap", or else the principal axes of the learned space, `obsm["X_<key>"]`
+    ax : axes, as many as panels
+    palette : colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's
+
+    Returns
+    -------
+    The axes; a list of them where `color` is a list.
+    """
+    if not is_anndata(adata):
+        place = np.asarray(adata)
+        coloured: Classes | Numbers = classes_of(y, len(place), palette, items="cells")
+        return _panel(ax, Map(place[:, :2], ("axis 1", "axis 2")), coloured, "")
+    color = y if color is None else color
+    map_ = _map_of(adata, basis, key)
+    if isinstance(color, str) or not color:
+        name = str(color) if color else None
+        return _panel(ax, map_, colouring(adata, name, palette), name or "")
+    found = [colouring(adata, name, palette) for name in color]
+    panels = _panels(found) if ax is None else list(np.ravel(ax))
+    if len(panels) != len(found):
+        raise ValueError(f"ax has {len(panels)} axes for {len(found)} colours")
+    return [_panel(*each) for each in zip(panels, [map_] * len(found), found, color, strict=True)]
+
+
+class Map(NamedTuple):
+    """Places of cells, and the names of the axes, or their shares of the variance in the learned space."""
+
+    place: np.ndarray
+    names: tuple[str, str] | None
+    shares: np.ndarray | None = None
+
+    @property
+    def is_line(self) -> bool:
+        return self.shares is not None and (self.shares.size == 1 or self.shares[0] >= ONE_AXIS)
+
+
+def _panels(coloured: Sequence[Classes | Numbers]) -> list[Axes]:
+    """A panel for each, in rows, in a new figure that is high enough for the longest legend."""
+    columns = min(len(coloured), _IN_ROW)
+    rows = -(-len(coloured) // columns)
+    with mpl.rc_context(STYLE):
+        width, height = plt.rcParams["figure.figsize"]
+        height = max(height, *map(_height, coloured))
+        _, grid = plt.subplots(rows, columns, figsize=(width * columns, height * rows), layout="constrained")
+    panels = list(np.ravel(grid))
+    for spare in panels[len(coloured) :]:
+        spare.remove()
+    return panels[: len(coloured)]
+
+
+def _height(coloured: Classes | Numbers) -> float:
+    """Inches that a legend beside the map needs."""
+    return 0.0 if isinstance(coloured, Numbers) else LEGEND_ROW * (len(coloured) + 2)
+
+
+def _map_of(adata: Any, basis: str | None, key: str) -> Map:
+    found = basis_of(adata, basis, ("X_umap", f"X_{key}"))
+    if found is None:
+        raise ValueError(f"adata.obsm has neither 'X_umap' nor 'X_{key}': name a basis of {sorted(adata.obsm.keys())}")
+    place = np.asarray(entry(adata, "obsm", found))
+    if found != f"X_{key}":
+        return Map(place[:, :2], axis_names(found))
+    place, shares = principal_axes(place)
+    return Map(place, None, shares)
+
+
+def _panel(ax: Axes | None, map_: Map, coloured: Classes | Numbers, title: str) -> Axes:
+    with axes(ax, _height(coloured), legend_above=False) as ax:
+        random = np.random.RandomState(0)  # the same in every run
+        x, up = map_.place[:, 0], _rows(coloured, len(map_.place), random) if map_.is_line else map_.place[:, 1]
+        order = random.permutation(len(x))  # mixed, so that no class lies on top of another
+        look: dict[str, Any] = {"s": np.clip(6000 / x.size, 0.4, 8.0), "lw": 0, "rasterized": x.size > 5000}
+        if isinstance(coloured, Numbers):
+            marks = ax.scatter(x[order], up[order], c=coloured.values[order], cmap="viridis", **look)
+            ax.figure.colorbar(marks, ax=ax, pad=0.03, shrink=0.8).outline.set_visible(False)  # type: ignore[operator]
+        else:
+            ax.scatter(x[order], up[order], c=np.array(coloured.colours)[coloured.codes[order]], **look)
+            legends.beside(ax, _handles(ax, np.column_stack([x, up]), coloured))
+        _name_axes(ax, map_)
+        ax.set(xticks=[], yticks=[], title=title)
+    return ax
+
+
+def _rows(coloured: Classes | Numbers, size: int, random: np.random.RandomState) -> np.ndarray:
+    """Heights for cells on a line: a row for each class, with the first on top, and room for the cells in it."""
+    return random.uniform(-0.4, 0.4, size) - (0 if isinstance(coloured, Numbers) else coloured.codes)
+
+
+def _name_axes(ax: Axes, map_: Map) -> None:
+    if map_.names is not None:
+        ax.set(xlabel=map_.names[0], ylabel=map_.names[1])
+    else:
+        assert map_.shares is not None
+        ax.set_xlabel(axis_name(ax, 1, map_.shares[0]))
+        ax.set_ylabel("" if map_.is_line else axis_name(ax, 2, map_.shares[1]))
+    if map_.is_line:
+        ax.spines["left"].set_visible(False)
+    else:
+        ax.set_aspect("equal", adjustable="datalim")
+
+
+def _handles(ax: Axes, place: np.ndarray, classes: Classes) -> list[Any]:
+    """Legend entries; where classes are many, with numbers, which are written on the map as well."""
+    handles = legends.dots(classes)
+    if len(classes) > _NUMBERED:
+        halo = [patheffects.withStroke(linewidth=1.5, foreground="white")]
+        for c, handle in enumerate(handles):
+            x, up = np.median(place[classes.codes == c], axis=0)
+            ax.text(x, up, str(c + 1), ha="center", va="center", fontsize=6, path_effects=halo)
+            handle.set_label(f"{c + 1} {handle.get_label()}")
+    return handles

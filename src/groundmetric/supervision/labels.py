@@ -1,0 +1,221 @@
+"""From what users call labels to what learning asks for: classes, ordered values, target distances, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._internal.alignment import Roll, aligned, aligned_square
+from .._internal.validation import (
+    check_class_weight,
+    check_classes,
+    check_number,
+    label_array,
+    labels_of_groups,
+    missing_values,
+    real_array,
+)
+from ..distributions import Distributions
+from . import Classes, Ordered, Supervision, Target, TargetDistances
+
+TARGETS = ("classes", "ordered", "distances")
+
+
+@dataclass(frozen=True)
+class Label:
+    """One label of all distributions: what learning makes of it, and the values that there are (None: of distances)."""
+
+    target: Target
+    values: np.ndarray | None
+
+
+def read_labels(
+    y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, *, by_row: bool, class_weight: Any = None
+) -> list[Label]:
+    """One or several labels of D.
+
+    Parameters
+    ----------
+    y : as the user gave it
+    target : a name, or a list of them for several labels
+    roll : whom labels are given for, by whose names they go
+    by_row : whether these are points rather than distributions
+    class_weight : None, or "balanced" where each class makes up the same share of the loss
+    """
+    check_class_weight(class_weight)
+    if isinstance(target, str):
+        return _weighted([_read(y, target, gap, roll, D, by_row, "y")], class_weight)
+    if not isinstance(target, Sequence) or len(target) == 0:
+        raise ValueError(f"target is {target!r}: expected one of {TARGETS}, or a list of them for several labels")
+    columns = _columns(y, len(target))
+    gaps = gap if isinstance(gap, Sequence) else [gap if kind != "classes" else None for kind in target]
+    if len(gaps) != len(target):
+        raise ValueError(f"gap has {len(gaps)} entries for {len(target)} targets: give one for each, or one for all")
+    labels = [
+        _read(column, kind, one, roll, D, by_row, name)
+        for (name, column), kind, one in zip(columns.items(), target, gaps, strict=True)
+    ]
+    return _weighted(labels, class_weight)
+
+
+def shares_of(weights: Any, n_labels: int) -> np.ndarray:
+    """How much of the loss each label makes up."""
+    if weights is None:
+        return np.ones(n_labels)
+    if np.ndim(weights) != 1 or len(weights) != n_labels:
+        raise ValueError(f"label_weights is {weights!r}: expected a number for each of {n_labels} labels")
+    for weight in weights:
+        check_number("label_weights", weight, low=0.0, above=True)
+    return np.array(weights, dtype=np.float64)
+
+
+def read_strata(strata: Any, roll: Roll, D: Distributions, *, by_row: bool) -> np.ndarray | None:
+    """The stratum of each distribution as a number."""
+    if strata is None:
+        return None
+    given = label_array(strata, roll, "strata")
+    if missing_values(given).any():
+        raise ValueError("strata contain a missing value: every distribution needs a stratum")
+    place: dict = {}
+    codes = np.array([place.setdefault(value, len(place)) for value in given.tolist()])
+    return labels_of_groups(D, codes, given) if by_row else codes
+
+
+def supervision(labels: list[Label], weights: Any, strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
+    """The places of the distributions that have any label, and what is known about them."""
+    known = Supervision(tuple(label.target for label in labels), shares_of(weights, len(labels)), strata)
+    seen = np.flatnonzero(np.any([target.labelled for target in known.targets], axis=0))
+    known = known.at(seen)
+    return seen, replace(known, strata=None) if known.strata is not None and np.ptp(known.strata) == 0 else known
+
+
+def _weighted(labels: list[Label], class_weight: str | None) -> list[Label]:
+    """The labels with their classes balanced, where that is asked for."""
+    if class_weight is None:
+        return labels
+    if not any(isinstance(label.target, Classes) for label in labels):
+        raise ValueError(f"class_weight is {class_weight!r}, but no label is of classes: leave it out")
+    return [
+        replace(label, target=replace(label.target, balanced=True)) if isinstance(label.target, Classes) else label
+        for label in labels
+    ]
+
+
+def _columns(y: Any, n_labels: int) -> dict[str, Any]:
+    """Several labels by name: the columns of a table, or the entries of a list."""
+    if hasattr(y, "columns") and hasattr(y, "iloc"):
+        columns = {f"y[{name!r}]": y.iloc[:, place] for place, name in enumerate(y.columns)}
+    elif isinstance(y, list | tuple):
+        columns = {f"y[{place}]": label for place, label in enumerate(y)}
+    elif hasattr(y, "isel") and np.ndim(y) == 2:  # xarray
+        columns = {f"y[:, {place}]": y[:, place] for place in range(y.shape[1])}
+    elif np.ndim(y) == 2:
+        columns = {f"y[:, {place}]": _as_is(label) for place, label in enumerate(np.asanyarray(y).T)}
+    else:
+        raise ValueError(f"y has {np.ndim(y)} dimensions: for several labels, give a table with a column for each")
+    if len(columns) != n_labels:
+        raise ValueError(f"y has {len(columns)} labels, but there are {n_labels} targets: give one target per label")
+    return columns
+
+
+def _as_is(column: np.ndarray) -> Any:
+    """A column of a table of mixed types, as numbers where it holds only numbers."""
+    if isinstance(column, np.ma.MaskedArray):
+        return column
+    return np.array(column.tolist()) if column.dtype == object and not missing_values(column).any() else column
+
+
+def _read(y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, by_row: bool, name: str) -> Label:
+    if target not in TARGETS:
+        raise ValueError(f"target is {target!r}: expected one of {TARGETS}")
+    if gap is not None:
+        check_number("gap", gap, low=0.0)
+    if target == "distances":
+        return Label(_distances(y, gap, D.roll if by_row else roll, name), None)
+    if target == "ordered":
+        numbers, levels = _ordered_values(y, roll, name)
+        numbers = labels_of_groups(D, numbers) if by_row else numbers
+        present = np.unique(numbers[~np.isnan(numbers)])
+        _check_spread(present, gap, len(D), name)
+        return Label(Ordered.of(numbers, gap), present if levels is None else levels[present.astype(int)])
+    if gap is not None:
+        raise ValueError(f"gap is {gap!r}, but target is 'classes', which either are the same or not: leave it out")
+    given = label_array(y, roll, name)
+    classes, codes = _class_codes(given, name)
+    codes = labels_of_groups(D, codes, given) if by_row else codes
+    return Label(Classes(codes), classes)
+
+
+def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in order, and the place of each label among them (-1: missing)."""
+    missing = missing_values(labels)
+    if missing.all():
+        raise ValueError(f"{name} holds no label at all: at least two classes are needed")
+    check_classes(labels[~missing], name)
+    classes, places = np.unique(labels[~missing], return_inverse=True)
+    codes = np.full(labels.size, -1)
+    codes[~missing] = places
+    return classes, codes
+
+
+def _ordered_values(y: Any, roll: Roll, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Labels as numbers, NaN where missing; of ordered categories (pandas), their places, and the categories."""
+    y = aligned(y, roll, name)
+    categories = getattr(getattr(y, "dtype", None), "categories", None)
+    if categories is None:
+        return _numbers(label_array(y, roll, name), name), None
+    if not y.dtype.ordered:
+        raise ValueError(
+            f"{name} has categories without an order ({list(categories)[:3]}, …): order them, e.g. "
+            "pandas.Categorical(y, categories=[…], ordered=True), or give numbers"
+        )
+    places = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes, dtype=np.float64)
+    label_array(places, roll, name)
+    return np.where(places < 0, np.nan, places), np.asarray(categories)
+
+
+def _numbers(labels: np.ndarray, name: str) -> np.ndarray:
+    if labels.dtype.kind in "US" or any(isinstance(label, str) for label in labels[:1]):
+        raise ValueError(
+            f"{name} holds text (e.g. {labels[0]!r}), whose order is not known: give numbers, or ordered categories, "
+            "e.g. pandas.Categorical(y, categories=[…], ordered=True)"
+        )
+    values = np.array(real_array(labels, name), dtype=np.float64)
+    if np.isinf(values).any():
+        raise ValueError(f"{name} holds an infinite value: give a finite one, or NaN where there is no label")
+    return values
+
+
+def _distances(y: Any, gap: float | None, roll: Roll, name: str) -> TargetDistances:
+    matrix, size = np.array(real_array(aligned_square(y, roll, name), name), dtype=np.float64), roll.size
+    if matrix.shape != (size, size):
+        raise ValueError(f"{name} has shape {matrix.shape}: target distances between {size} need {(size, size)}")
+    if np.isinf(matrix).any() or np.any(matrix < 0):
+        raise ValueError(
+            f"{name} holds {matrix[np.isinf(matrix) | (matrix < 0)][0]:g}: expected distances of at least 0"
+        )
+    diagonal = np.diag(matrix)
+    if np.any(diagonal > 0):
+        raise ValueError(f"{name} has {diagonal.max():g} on its diagonal: a distribution is at distance 0 from itself")
+    rounding = 1e-8 * np.nanmax(matrix, initial=0.0)
+    uneven = ~(np.abs(matrix - matrix.T) <= rounding) & ~(np.isnan(matrix) & np.isnan(matrix.T))
+    if uneven.any():
+        a, b = np.argwhere(uneven)[0]
+        found = f"{matrix[a, b]:g} at ({a}, {b}) and {matrix[b, a]:g} at ({b}, {a})"
+        raise ValueError(f"{name} has {found}: target distances must be symmetric")
+    others = matrix[np.triu_indices(size, 1)]
+    _check_spread(np.unique(others[~np.isnan(others)]), gap, size, name)
+    np.fill_diagonal(matrix, 0.0)
+    return TargetDistances.of((matrix + matrix.T) / 2, gap)
+
+
+def _check_spread(present: np.ndarray, gap: float | None, size: int, name: str) -> None:
+    """There must be something to tell apart, by more than the gap."""
+    if present.size < 2:
+        found = f"only the value {present[0]:g}" if present.size else "no value at all"
+        raise ValueError(f"{name} holds {found} for {size} distributions: at least two values are needed")
+    if gap is not None and gap >= np.ptp(present):
+        raise ValueError(f"gap is {gap:g}, but the values of {name} differ by at most {np.ptp(present):g}: lower it")

@@ -1,0 +1,306 @@
+"""Splits into training and test distributions, checked: can they be learned from and tested?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import (
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
+from sklearn.utils import check_random_state
+
+from .._internal.alignment import Roll, aligned, numbered
+from .._internal.validation import check_labels, check_number, is_missing, refuse_mask
+
+Split = tuple[np.ndarray, np.ndarray]
+
+
+def check_splits(splits: list[Split], labels: np.ndarray, groups: Any = None) -> None:
+    """Raise where a split is empty, tests what was learned from, divides a group, or has no example of a class."""
+    if not splits:
+        raise ValueError("there are no splits: at least one is needed")
+    members = number_groups(groups, labels.size)
+    for place, (train, test) in enumerate(splits):
+        if not train.size or not test.size:
+            raise ValueError(
+                f"split {place} has {train.size} distributions to learn from and {test.size} to test: both are needed; "
+                "take fewer splits"
+            )
+        both = np.intersect1d(train, test)
+        if both.size:
+            raise ValueError(f"split {place} tests what it learned from: distribution {both[0]} is on both sides")
+        if members is not None:
+            _check_not_divided(place, members[train], members[test], groups)
+        absent = np.setdiff1d(labels, labels[train])
+        if absent.size:
+            _raise_absent_class(place, absent[0], labels, members, groups)
+
+
+def check_class_sizes(labels: np.ndarray, groups: Any, least: int, why: str) -> None:
+    """Every class needs so many distributions; where groups stay together, so many groups."""
+    classes = np.unique(labels)
+    if classes.size < 2:
+        raise ValueError(f"all distributions have one class ({classes.tolist()}): at least two are needed")
+    members = number_groups(groups, labels.size)
+    for label in classes:
+        own = labels == label
+        found = int(own.sum()) if members is None else np.unique(members[own]).size
+        if found < least:
+            where = "distributions" if members is None else f"groups ({_some_names(groups, own)})"
+            raise ValueError(f"class {_plain(label)!r} has {found} {where}, but {least} are needed: {why}")
+
+
+def number_groups(groups: Any, size: int) -> np.ndarray | None:
+    """Groups as numbers, in the order in which they first appear; None where there are none."""
+    values = group_list(groups, Roll(None, n=size))
+    if values is None:
+        return None
+    if len(values) != size:
+        raise ValueError(f"groups has {len(values)} entries for {size} distributions: one is needed for each")
+    for value in values:
+        if is_missing(value):
+            raise ValueError(f"groups contain a missing value ({value!r}): every distribution needs a group")
+    place = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    return np.array([place[value] for value in values], dtype=np.intp)
+
+
+def group_list(groups: Any, roll: Roll, name: str = "groups") -> list | None:
+    """The group (or stratum) of each distribution, in the order of the roll where they carry names."""
+    if groups is None:
+        return None
+    refuse_mask(groups, name)
+    groups = aligned(groups, roll, name)
+    if getattr(groups, "ndim", 1) != 1:
+        raise ValueError(f"{name} has shape {groups.shape}: expected one entry per distribution, e.g. a single column")
+    return list(groups)
+
+
+def check_places(indices: Any, n: int) -> np.ndarray:
+    """Places among n distributions, from integers or a mask."""
+    refuse_mask(indices, "splits")
+    places = np.asarray(indices)
+    if places.dtype == bool and places.shape == (n,):
+        return np.flatnonzero(places)
+    if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
+        raise ValueError(f"found {indices!r}")
+    outside = places[(places < 0) | (places >= n)]
+    if outside.size:
+        raise ValueError(f"{outside[0]} is none of them")
+    return places.astype(np.intp)
+
+
+def _check_not_divided(place: int, learned: np.ndarray, tested: np.ndarray, groups: Any) -> None:
+    both = np.intersect1d(learned, tested)
+    if both.size:
+        name = list(dict.fromkeys(groups))[both[0]]
+        raise ValueError(f"split {place} divides group {name!r}: it is learned from and tested; keep it on one side")
+
+
+def _raise_absent_class(place: int, label: Any, labels: np.ndarray, members: np.ndarray | None, groups: Any) -> None:
+    own = labels == label
+    why = f"it has {int(own.sum())} of {labels.size} in all"
+    if members is not None and np.unique(members[own]).size == 1:
+        why = f"it occurs in one group only ({_some_names(groups, own)}), which is tested here"
+    raise ValueError(
+        f"split {place} has no distribution of class {_plain(label)!r} to learn from: {why}; drop or merge the class, "
+        "or split otherwise"
+    )
+
+
+def _some_names(groups: Any, own: np.ndarray) -> str:
+    names = dict.fromkeys(group for group, is_own in zip(groups, own, strict=True) if is_own)
+    return ", ".join(map(repr, list(names)[:3]))
+
+
+def _plain(label: Any) -> Any:
+    """A label as the user wrote it: 'a' rather than np.str_('a')."""
+    return label.item() if hasattr(label, "item") else label
+
+
+# Divisions of the groups that are drawn for every split; the one nearest to the class shares is taken.
+_CANDIDATES = 50
+
+
+def shuffled(
+    y: Any, *, groups: Any = None, n_splits: int = 10, test_size: float = 0.2, random_state: Any = None
+) -> list[Split]:
+    """Repeated random splits that keep the class shares; test parts overlap from split to split.
+
+    Parameters
+    ----------
+    y : labels, one per distribution
+    groups : outer group of each distribution (the patient of a sample), optional
+        A group is never divided; it may hold distributions of several classes. Of 50 random divisions of the groups,
+        the one nearest to the class shares and to `test_size` is taken, and no division twice.
+    n_splits : int
+    test_size : share of the distributions that is tested
+    random_state : int, RandomState or None
+
+    >>> splits = shuffled(["ill"] * 5 + ["well"] * 5, n_splits=3, random_state=0)
+    >>> [test.size for train, test in splits]
+    [2, 2, 2]
+    """
+    roll = Roll.of(y)
+    labels, groups = check_labels(y, roll), group_list(groups, roll)
+    check_number("n_splits", n_splits, low=1, whole=True)
+    if not 0.0 < test_size < 1.0:
+        raise ValueError(f"test_size is {test_size}: expected a share between 0 and 1")
+    random = check_random_state(random_state)
+    members = number_groups(groups, labels.size)
+    check_class_sizes(labels, groups, 2, "one to learn from and one to test; drop or merge the class")
+    if members is not None:
+        splits = _shuffled_groups(labels, members, n_splits, test_size, random)
+    else:
+        n_test, n_classes = int(np.ceil(test_size * labels.size)), np.unique(labels).size
+        if min(n_test, labels.size - n_test) < n_classes:
+            raise ValueError(
+                f"test_size is {test_size}: {n_test} of {labels.size} distributions are tested, but there are "
+                f"{n_classes} classes and each needs a place on both sides; give a share nearer to one half"
+            )
+        splitter = StratifiedShuffleSplit(n_splits, test_size=test_size, random_state=random)
+        splits = list(splitter.split(labels, labels))
+    check_splits(splits, labels, groups)
+    return Splits(splits, numbered(y))
+
+
+def folds(
+    y: Any, *, groups: Any = None, n_splits: int = 5, n_repeats: int = 1, random_state: Any = None
+) -> list[Split]:
+    """Cross-validation that keeps the class shares: every distribution is tested once in each repeat.
+
+    With `groups` (the patient of a sample), a group is never divided; it may hold distributions of several classes.
+
+    >>> splits = folds(["ill"] * 4 + ["well"] * 4, n_splits=2, random_state=0)
+    >>> sorted(place for train, test in splits for place in test.tolist())
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    roll = Roll.of(y)
+    labels, groups = check_labels(y, roll), group_list(groups, roll)
+    check_number("n_splits", n_splits, low=2, whole=True)
+    check_number("n_repeats", n_repeats, low=1, whole=True)
+    random = check_random_state(random_state)
+    members = number_groups(groups, labels.size)
+    check_class_sizes(labels, groups, n_splits, "one for every fold; take fewer folds, or drop or merge the class")
+    kind = StratifiedKFold if members is None else StratifiedGroupKFold
+    splits = []
+    for _ in range(n_repeats):
+        splitter = kind(n_splits, shuffle=True, random_state=random.randint(2**31))
+        splits += list(splitter.split(labels, labels, members))
+    check_splits(splits, labels, groups)
+    return Splits(splits, numbered(y))
+
+
+def leave_one_group_out(groups: Any) -> list[Split]:
+    """Every outer group (patient, donor, batch) is tested once, by what was learned from all others.
+
+    >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
+    [[0, 2], [1]]
+    """
+    roll, numbers = Roll.of(groups), numbered(groups)
+    groups = group_list(groups, roll)
+    members = number_groups(groups, roll.size)
+    assert members is not None
+    if members.max() == 0:
+        raise ValueError(f"all distributions are in one group ({groups[0]!r}): at least two are needed")
+    return Splits(LeaveOneGroupOut().split(members, groups=members), numbers)
+
+
+def leave_one_out(y: Any) -> list[Split]:
+    """Every distribution is tested once, by what was learned from all others."""
+    if len(y) < 2:
+        raise ValueError(f"{len(y)} distributions: at least two are needed to leave one out")
+    return Splits(LeaveOneOut().split(np.zeros(len(y))), numbered(y))
+
+
+class Splits(list):
+    """A list of (train, test) places, which knows the names that the labels had, whose places they are.
+
+    Labels that are sorted by name give places in that order; `compare` and others translate them to the order of their
+    distributions. A plain list is of places among the distributions.
+    """
+
+    def __init__(self, splits: Iterable[Split], numbers: Any) -> None:
+        super().__init__(splits)
+        self.numbers = numbers  # 0, 1, 2, … with the names of the labels
+
+    def __getitem__(self, which: Any) -> Any:
+        found = super().__getitem__(which)
+        return Splits(found, self.numbers) if isinstance(which, slice) else found
+
+    def among(self, roll: Roll) -> list[Split]:
+        """The same splits as places among these distributions."""
+        order = np.asarray(aligned(self.numbers, roll, "splits"))
+        place = np.argsort(order, kind="stable")
+        return [(place[train], place[test]) for train, test in self] if order.size == roll.size else list(self)
+
+
+def as_splits(splits: Any, labels: np.ndarray, groups: Any = None, roll: Roll | None = None) -> list[Split]:
+    """A list of (train, test) from such a list, from scikit-learn's splitters, or from a function of the labels."""
+    if isinstance(splits, Splits) and roll is not None:
+        splits = splits.among(roll)
+    if hasattr(splits, "split"):
+        splits = splits.split(np.zeros(labels.size), labels, number_groups(groups, labels.size))
+    elif callable(splits):
+        splits = splits(labels)
+    try:
+        return [(check_places(train, labels.size), check_places(test, labels.size)) for train, test in splits]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"splits must be pairs (train, test) of places among {labels.size}: {error}") from None
+
+
+def rounds_of(splits: list[Split], n: int) -> np.ndarray | None:
+    """The round of each split, where test parts make up the whole cohort again and again (folds); else None (shuffled).
+
+    >>> rounds_of(leave_one_out("abc"), 3).tolist()
+    [0, 0, 0]
+    """
+    rounds: list[int] = []
+    seen = np.zeros(n, bool)
+    current = 0
+    for _, test in splits:
+        if seen[test].any():
+            return None
+        seen[test] = True
+        rounds.append(current)
+        if seen.all():
+            seen[:] = False
+            current += 1
+    return None if seen.any() else np.array(rounds)
+
+
+def _shuffled_groups(
+    labels: np.ndarray, members: np.ndarray, n_splits: int, test_size: float, random: np.random.RandomState
+) -> list[Split]:
+    """Random divisions of the groups, no two alike."""
+    _, codes = np.unique(labels, return_inverse=True)
+    counts = np.zeros((members.max() + 1, codes.max() + 1))
+    np.add.at(counts, (members, codes), 1)  # distributions of each group and class
+    taken: dict[frozenset, None] = {}
+    for _ in range(n_splits):
+        drawn = [_draw(counts, test_size, random) for _ in range(_CANDIDATES)]
+        fresh = [(fault, chosen) for fault, chosen in drawn if chosen not in taken]
+        if not fresh:
+            raise ValueError(
+                f"only {len(taken)} different splits of {len(counts)} groups were found for test_size {test_size}, "
+                f"but n_splits is {n_splits}: take fewer, or use leave_one_group_out"
+            )
+        taken[min(fresh, key=lambda one: one[0])[1]] = None
+    sides = (np.isin(members, list(chosen)) for chosen in taken)
+    return [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
+
+
+def _draw(counts: np.ndarray, test_size: float, random: np.random.RandomState) -> tuple[tuple, frozenset]:
+    """One random set of test groups, and how far it is from what is wanted: lower is better."""
+    order = random.permutation(len(counts))
+    filled = np.cumsum(counts[order].sum(axis=1))
+    n_groups = 1 + int(np.argmin(np.abs(filled[:-1] - test_size * filled[-1])))
+    test = counts[order[:n_groups]].sum(axis=0)
+    total = counts.sum(axis=0)
+    fault = (int(np.sum(test == total)), int(np.sum(test == 0)), float(np.abs(test - test_size * total).sum()))
+    return fault, frozenset(order[:n_groups].tolist())

@@ -1,0 +1,241 @@
+"""Triplets of distributions, and how they are chosen: random or nearest neighbours, across strata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .targets import Classes, Pool, Target, holds
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """Triplets of distributions, and the unordered pairs behind them.
+
+    Each pair is listed once, however many triplets share it, because its distance has to be found only once.
+
+    Attributes
+    ----------
+    i, j, k : arrays of shape (n_triplets,): one of the anchor's class (or nearer to it), the anchor, another
+    first, second : arrays of shape (n_pairs,): the distinct pairs, first < second
+    near, far : arrays of shape (n_triplets,): the places of the pairs (i, j) and (j, k)
+    weight : array of shape (n_triplets,) of mean 1, how much each counts in the loss; None: all the same
+    """
+
+    i: np.ndarray
+    j: np.ndarray
+    k: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    near: np.ndarray
+    far: np.ndarray
+    weight: np.ndarray | None = None
+
+    @classmethod
+    def from_indices(
+        cls, i: np.ndarray, j: np.ndarray, k: np.ndarray, n: int, weight: np.ndarray | None = None
+    ) -> Triplets:
+        """Triplets of n distributions, with their pairs worked out."""
+        low = np.concatenate([np.minimum(i, j), np.minimum(j, k)])
+        high = np.concatenate([np.maximum(i, j), np.maximum(j, k)])
+        keys, places = np.unique(low * np.int64(n) + high, return_inverse=True)
+        return cls(i, j, k, keys // n, keys % n, places[: i.size], places[i.size :], weight)
+
+    @classmethod
+    def joined(cls, parts: list[Triplets], shares: np.ndarray, n: int) -> Triplets:
+        """Triplets of several labels at once. Each label makes up its share of the loss, however many it has."""
+        i, j, k = (np.concatenate([getattr(part, name) for part in parts]) for name in "ijk")
+        weight = np.concatenate(
+            [part.weights * share / max(len(part), 1) for part, share in zip(parts, shares, strict=True)]
+        )
+        return cls.from_indices(i, j, k, n, weight * (i.size / weight.sum()))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of each, in any case."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    def __len__(self) -> int:
+        return self.i.size
+
+
+# Pools of at most so many are shuffled whole, to take the first. From larger ones a few are drawn, as the time to
+# shuffle a class for each of its members grows with the square of its size.
+_SHUFFLED = 2000
+
+Choose = Callable[[int, Pool], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Whom an anchor's neighbours are chosen from, level by level; `near` and `far` are one list without strata."""
+
+    anchor: int
+    near: list[Pool]
+    far: list[Pool]
+    relaxed: bool = False  # whether the strata had to be ignored for want of others
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """All that is known about n distributions: labels, their shares of the loss, and strata.
+
+    Attributes
+    ----------
+    targets : one per label
+    shares : array of one number per label
+    strata : array of shape (n,), batches as numbers; None where there are none
+    """
+
+    targets: tuple[Target, ...]
+    shares: np.ndarray
+    strata: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, target: Target | np.ndarray, strata: np.ndarray | None = None) -> Supervision:
+        """One label; an array means classes."""
+        return cls((as_target(target),), np.ones(1), strata)
+
+    def at(self, places: np.ndarray) -> Supervision:
+        """What is known about some of the distributions."""
+        strata = None if self.strata is None else self.strata[places]
+        return Supervision(tuple(target.at(places) for target in self.targets), self.shares, strata)
+
+    def triplets(self, choose: Choose, held_out: np.ndarray | None = None) -> Triplets:
+        """Triplets of all labels."""
+        parts = [_build(target, choose, held_out, self.strata) for target in self.targets]
+        return parts[0] if len(parts) == 1 else Triplets.joined(parts, self.shares, self.targets[0].labelled.size)
+
+
+def random_triplets(
+    target: Target | np.ndarray | Supervision,
+    n_neighbors: int,
+    random: np.random.RandomState,
+    *,
+    held_out: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+) -> Triplets:
+    """For every anchor, `n_neighbors` (t) of every level of the label, in all combinations that hold.
+
+    Of classes (an array of them may be given) that are t of its own × t of each other class, drawn without replacement.
+    Distributions that are held out (a mask) are anchors, but nobody's neighbours.
+
+    With strata (batches), the nearer ones are from other strata and the farther ones from the anchor's own, so that
+    what sets the strata apart does not help; where an anchor has none such, they are from any.
+
+    >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
+    8
+    """
+
+    def choose(anchor: int, pool: Pool) -> np.ndarray:
+        if len(pool) <= max(_SHUFFLED, 4 * n_neighbors):
+            return random.permutation(pool.all())[:n_neighbors]
+        return pool.at(_distinct(len(pool), n_neighbors, random))
+
+    return _supervision(target, strata).triplets(choose, held_out)
+
+
+def nearest_triplets(
+    target: Target | np.ndarray | Supervision,
+    n_neighbors: int,
+    distances: np.ndarray,
+    *,
+    held_out: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+) -> Triplets:
+    """As `random_triplets`, with the t nearest of every level.
+
+    `distances` is a matrix between the distributions; entries that need not be looked at may be infinite.
+    """
+
+    def choose(anchor: int, pool: Pool) -> np.ndarray:
+        some = pool.all()
+        return some[np.argsort(distances[anchor, some], kind="stable")[:n_neighbors]]
+
+    return _supervision(target, strata).triplets(choose, held_out)
+
+
+def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
+    """Some of the numbers below n in random order, each at most once: drawn again until they differ.
+
+    They are a quarter of n at most, so that few are drawn twice.
+    """
+    drawn: dict[int, None] = {}
+    while len(drawn) < count:
+        drawn.update(dict.fromkeys(random.randint(n, size=count - len(drawn)).tolist()))
+    return np.array(list(drawn))
+
+
+def as_target(target: Any) -> Target:
+    return Classes(target) if isinstance(target, np.ndarray) else target
+
+
+def _supervision(target: Any, strata: np.ndarray | None) -> Supervision:
+    return target if isinstance(target, Supervision) else Supervision.of(target, strata)
+
+
+def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
+    """Whom every labelled distribution may have as neighbours."""
+    free = target.labelled if held_out is None else target.labelled & ~held_out
+    pools = target.pools(free)
+    for anchor in np.flatnonzero(target.labelled).tolist():
+        levels = pools(anchor)
+        if strata is None:
+            yield Candidates(anchor, levels, levels)
+        else:
+            yield _across(target, anchor, levels, strata == strata[anchor])
+
+
+def _across(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
+    """Nearer ones from other strata, farther ones from the same; the one or the other from any if there is no triplet.
+
+    A class that is not in the anchor's stratum is left out rather than taken from elsewhere, as long as another is.
+    """
+    levels = [pool.all() for pool in pools]
+    others = np.concatenate(levels)
+    apart, here = target.apart(anchor, others), same[others]
+    for strict_near, strict_far in ((True, True), (True, False), (False, True)):
+        near, far = apart[~here | (not strict_near)], apart[here | (not strict_far)]
+        if near.size and far.size and holds(near.min(keepdims=True), far.max(keepdims=True), target.gap)[0, 0]:
+            return Candidates(
+                anchor,
+                [Pool(level[~same[level]] if strict_near else level) for level in levels],
+                [Pool(level[same[level]] if strict_far else level) for level in levels],
+                relaxed=not (strict_near and strict_far),
+            )
+    return Candidates(anchor, pools, pools, relaxed=True)
+
+
+def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
+    """All combinations of an anchor's chosen neighbours that hold. A level smaller than t gives what it has."""
+    nobody = np.empty(0, np.int64)
+    parts, weights = [(nobody, nobody, nobody)], [np.empty(0)]
+    for some in candidates(target, held_out, strata):
+        near, near_for = _chosen(some.anchor, some.near, choose)
+        far, far_for = (near, near_for) if some.far is some.near else _chosen(some.anchor, some.far, choose)
+        nearer, farther = target.apart(some.anchor, near), target.apart(some.anchor, far)
+        i, k = np.nonzero(holds(nearer, farther, target.gap))
+        parts.append((near[i], np.full(i.size, some.anchor), far[k]))
+        if target.counts_all:
+            weights.append((farther[k] - nearer[i]) * near_for[i] * far_for[k])
+    i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
+    weight = np.concatenate(weights)
+    if target.balanced:
+        weight = _same_shares(target.levels[j])
+    return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)
+
+
+def _same_shares(levels: np.ndarray) -> np.ndarray:
+    """Weights with which the triplets of every class of anchors count as much; none where they do without."""
+    _, places, counts = np.unique(levels, return_inverse=True, return_counts=True)
+    return np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[places]
+
+
+def _chosen(anchor: int, pools: list[Pool], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen of all levels, and how many of its level each stands for."""
+    chosen = [choose(anchor, pool) for pool in pools]
+    stands_for = [np.full(some.size, len(pool) / max(some.size, 1)) for some, pool in zip(chosen, pools, strict=True)]
+    return np.concatenate(chosen), np.concatenate(stands_for)

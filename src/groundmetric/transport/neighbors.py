@@ -1,0 +1,277 @@
+"""Exact nearest neighbours among distributions: lower bounds rule pairs out, the rest is solved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numba
+import numpy as np
+
+from .._internal.executor import Threads, in_batches
+from ..metrics.cost import Cost
+from ._kernels.costs import fill_costs
+from ._kernels.scan import lowest_difference, smaller
+from .pairs import pair_transport
+from .problem import Masses
+
+# Lines that the points are projected to; further ones carry too little of the spread to pay.
+_LINES = 5
+# How steep the first potentials are along the way between the means. Fully steep they prove the distance between the
+# means, flat ones the way to the nearest point; half of each proves most.
+_STEEPNESS = 0.5
+# A hand-over to a thread should be worth about this many entries of a cost matrix.
+_BATCH = 2e6
+
+
+class LowerBounds:
+    """Lower bounds of the transport values between distributions that lie still.
+
+    Both kinds are safe from rounding: no bound is above the value that a solve gives.
+
+    Parameters
+    ----------
+    masses : Masses of n distributions
+    z : array (n_points, n_components), their points
+    threads : Threads
+    cost : Cost, what a step costs
+    """
+
+    def __init__(self, masses: Masses, z: np.ndarray, threads: Threads, cost: Cost = Cost.EUCLIDEAN) -> None:
+        self._masses, self._threads, self._cost = masses, threads, cost
+        self._z = np.require(z, np.float64, ["C", "W"])
+        self._weights, self._bounds = masses.weights.copy(), masses.bounds.copy()  # kernels see writable arrays
+        self._means = self._means_of(self._z)
+
+    def _means_of(self, z: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(self._weights[:, None] * z, self._bounds[:-1], axis=0)
+
+    def by_lines(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """From the distance between means, and from transport along the principal axes of all points.
+
+        A projection to a line makes no step longer, so what is shipped along the line costs no more.
+        """
+        # Around the median of the means, because one distribution that is far away would draw their mean after it.
+        centre = np.median(self._means, axis=0)
+        z = self._z - centre
+        means, reach = self._means_of(z), np.maximum.reduceat(np.abs(z).max(axis=1), self._bounds[:-1])
+        apart = self._cost.norm(means[rows] - means[cols])
+        unit = z / (reach.max() or 1.0)
+        _, axes = np.linalg.eigh(unit.T @ unit)
+        z = z @ axes[:, ::-1][:, :_LINES]
+        pairs = np.arange(rows.size)
+        for axis in range(z.shape[1]):
+            line = pair_transport(self._masses, rows, cols, 1, threads=self._threads, cost=self._cost)
+            line.move_all(np.ascontiguousarray(z[:, axis : axis + 1]))
+            values = line.solve(pairs)
+            np.maximum(apart, np.sqrt(values) if self._cost is Cost.SQUARED else values, out=apart)
+        # Points that rounding moves a little move a distance (of squared costs, its root) by no more.
+        terms = 64 + int(np.diff(self._bounds).max()) + z.shape[1]
+        moved = terms * np.finfo(float).eps * (reach[rows] + reach[cols] + np.abs(centre).max())
+        bound = np.maximum(apart * (1.0 - 1e-12) - moved, 0.0)
+        return bound**2 if self._cost is Cost.SQUARED else bound
+
+    def by_potentials(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """From potentials that the costs allow, without a plan: tight where points are far apart in many dimensions.
+
+        Any u, v with u_i + v_j ≤ cost_ij prove that transport costs at least their mean. Here v begins as a slope
+        between the two means; then u is the largest that v allows, and v the largest that u allows. The same is done
+        from the other side, and the better of the two counts.
+        """
+        values = np.empty(rows.size)
+        sizes = np.diff(self._bounds)
+        work = (sizes[rows] * sizes[cols]).astype(np.float64)
+
+        def one_batch(which: np.ndarray) -> None:
+            buffer = np.empty(int(work[which].max()))
+            bound_pairs(
+                which, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), buffer, values
+            )
+
+        self._threads.map(one_batch, in_batches(work, self._threads.n_jobs, _BATCH))
+        return values
+
+
+@numba.njit(nogil=True, cache=True)
+def bound_pairs(todo, first, second, z, bounds, weights, means, cost, buffer, values):
+    """`LowerBounds.by_potentials` of the pairs `todo`, into `values`."""
+    for p in todo:
+        d, e = first[p], second[p]
+        here, there = slice(bounds[d], bounds[d + 1]), slice(bounds[e], bounds[e + 1])
+        x, y, a, b = z[here], z[there], weights[here], weights[there]
+        costs = buffer[: a.size * b.size].reshape(a.size, b.size)
+        fill_costs(x, y, cost, costs)
+        slope = _slope(means[d], means[e])
+        middle = 0.5 * (means[d] + means[e])
+        u, v = np.empty(a.size), _heights(y, middle, -slope)
+        raise_sources(costs, v, u)
+        raise_sinks(costs, u, v)
+        best = proved_value(a, u, b, v)
+        u = _heights(x, middle, slope)
+        raise_sinks(costs, u, v)
+        raise_sources(costs, v, u)
+        values[p] = max(best, proved_value(a, u, b, v), 0.0)
+
+
+@numba.njit(nogil=True, cache=True)
+def _slope(mean, other):
+    """The step between two means, as long as the potentials are to be steep."""
+    step = mean - other
+    length = math.sqrt(np.sum(step * step))
+    return step * (_STEEPNESS / length) if length > 0.0 else step
+
+
+@numba.njit(nogil=True, cache=True)
+def _heights(points, middle, slope):
+    heights = np.zeros(points.shape[0])
+    for i in range(heights.size):
+        for c in range(slope.size):
+            heights[i] += slope[c] * (points[i, c] - middle[c])
+    return heights
+
+
+@numba.njit(nogil=True, cache=True)
+def raise_sources(costs, v, u):
+    """Set u to the largest potentials of the sources that the sinks' and the costs allow."""
+    for i in range(u.size):
+        u[i] = lowest_difference(costs[i], v)
+
+
+@numba.njit(nogil=True, cache=True)
+def raise_sinks(costs, u, v):
+    """Set v to the largest potentials of the sinks that the sources' and the costs allow."""
+    v[:] = np.inf
+    for i in range(u.size):
+        for j in range(v.size):
+            v[j] = smaller(costs[i, j] - u[i], v[j])  # type: ignore[call-arg]
+
+
+@numba.njit(nogil=True, cache=True)
+def proved_value(a, u, b, v):
+    """The mean of the potentials, less what rounding may have added to it."""
+    mean, size_u, size_v = 0.0, 0.0, 0.0
+    for i in range(u.size):
+        mean += a[i] * u[i]
+        size_u = max(size_u, abs(u[i]))
+    for j in range(v.size):
+        mean += b[j] * v[j]
+        size_v = max(size_v, abs(v[j]))
+    return mean - 2.0**-52 * (u.size + v.size + 16) * (size_u + size_v)
+
+
+# Of so many times the neighbours that are wanted, the bounds are sharpened before the first solves.
+_FIRST = 4
+
+PairValues = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of the pairs (rows[k], cols[k])
+
+
+def nearest(lower: np.ndarray, n_neighbors: int, solve: PairValues, sharpen: PairValues | None = None) -> np.ndarray:
+    """Distances of each query's nearest candidates, found with as few solves as the lower bounds allow.
+
+    `lower` (n_queries, n_candidates) bounds the distances from below (infinite: not a candidate); ``solve(rows, cols)``
+    gives exact ones, ``sharpen(rows, cols)`` better bounds that cost more. In every round each open query solves its
+    most promising unsolved candidates; a query is closed when its n-th best exact distance is no larger than every
+    bound left. Returns the matrix of exact distances, infinite where a pair did not need to be solved.
+
+    >>> exact = np.array([[3.0, 1.0, 9.0]])
+    >>> nearest(np.array([[2.0, 0.5, 8.0]]), 1, lambda rows, cols: exact[rows, cols]).tolist()
+    [[inf, 1.0, inf]]
+    """
+    exact = np.full(lower.shape, np.inf)
+    left = lower.astype(np.float64, copy=True)
+    if sharpen is not None:
+        _begin_with_the_sharpest(exact, left, n_neighbors, solve, sharpen)
+    step = n_neighbors
+    while True:
+        ready = _nth_best(exact, n_neighbors)
+        # Ties with the n-th best are solved too, so that the answer does not depend on the order of the solves.
+        rows = np.flatnonzero((left.min(axis=1) <= ready) & np.isfinite(left.min(axis=1)))
+        if rows.size == 0:
+            return exact
+        order = np.argsort(left[rows], axis=1, kind="stable")[:, :step]
+        bounds = np.take_along_axis(left[rows], order, axis=1)
+        wanted = np.isfinite(bounds) & (bounds <= ready[rows, None])
+        r, c = np.repeat(rows, wanted.sum(axis=1)), order[wanted]
+        exact[r, c] = solve(r, c)
+        left[r, c] = np.inf
+        step = 1 if step == n_neighbors else min(2 * step, 8)
+
+
+def _begin_with_the_sharpest(
+    exact: np.ndarray, left: np.ndarray, n_neighbors: int, solve: PairValues, sharpen: PairValues
+) -> None:
+    """Solve the most promising pairs, and sharpen all bounds that these do not rule out; in place.
+
+    Which pairs are the most promising, a few sharp bounds tell better than all of the others.
+    """
+    sharp = _lowest(left, _FIRST * n_neighbors)
+    left[sharp] = np.maximum(left[sharp], sharpen(*np.nonzero(sharp)))
+    first = _lowest(np.where(sharp, left, np.inf), n_neighbors)
+    exact[first] = solve(*np.nonzero(first))
+    left[first] = np.inf
+    rest = ~sharp & np.isfinite(left) & (left <= _nth_best(exact, n_neighbors)[:, None])
+    left[rest] = np.maximum(left[rest], sharpen(*np.nonzero(rest)))
+
+
+def _nth_best(exact: np.ndarray, n: int) -> np.ndarray:
+    return np.partition(exact, n - 1, axis=1)[:, n - 1]
+
+
+def _lowest(values: np.ndarray, count: int) -> np.ndarray:
+    """Mask of the lowest `count` entries of every row, without infinite ones."""
+    order = np.argsort(values, axis=1, kind="stable")[:, :count]
+    mask = np.zeros(values.shape, bool)
+    np.put_along_axis(mask, order, True, axis=1)
+    return mask & np.isfinite(values)
+
+
+class Finder:
+    """Exact distances and their lower bounds between distributions that lie still; no pair is solved twice.
+
+    Parameters
+    ----------
+    masses : Masses of n distributions
+    z : array (n_points, n_components), their points
+    threads : Threads
+    max_pivots : int or None
+    cost : Cost, what a step costs
+    """
+
+    def __init__(
+        self,
+        masses: Masses,
+        z: np.ndarray,
+        threads: Threads,
+        max_pivots: int | None = None,
+        cost: Cost = Cost.EUCLIDEAN,
+    ) -> None:
+        self._masses, self._z = masses, z
+        self._options = {"threads": threads, "memory": 0.0, "values_only": True, "max_pivots": max_pivots, "cost": cost}
+        self._bounds = LowerBounds(masses, z, threads, cost)
+        self._known = np.full((len(masses), len(masses)), np.nan)
+        self.stopped_pivoting = 0
+        self.solves = 0
+
+    def lower(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Bounds that are nearly free: the distance between means, and transport along a few lines."""
+        return self._bounds.by_lines(rows, cols)
+
+    def sharpen(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Bounds from potentials, which cost about a tenth of a solve."""
+        if self._z.shape[1] == 1:  # `lower` is exact on a line
+            return np.zeros(rows.size)
+        n = len(self._masses)
+        pairs, places = np.unique(np.minimum(rows, cols) * n + np.maximum(rows, cols), return_inverse=True)
+        return self._bounds.by_potentials(*np.divmod(pairs, n))[places]
+
+    def solve(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Exact distances."""
+        first, second = np.minimum(rows, cols), np.maximum(rows, cols)
+        new = np.unique(np.stack([first, second])[:, np.isnan(self._known[first, second])], axis=1)
+        if new.size:
+            transport = pair_transport(self._masses, new[0], new[1], self._z.shape[1], **self._options)
+            transport.move_all(self._z)
+            self._known[new[0], new[1]] = transport.solve(np.arange(new.shape[1]))
+            self.solves += new.shape[1]
+            self.stopped_pivoting += int(np.sum(~transport.answers.optimal))
+        return self._known[first, second]

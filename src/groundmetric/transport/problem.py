@@ -1,0 +1,260 @@
+"""A transport problem: costs, points and masses, checked, with masses in exact integer units.
+
+Masses that are whole multiples of one unit become those multiples: what matches exactly, matches. All others are
+rounded to about 2⁻⁶⁰ of the total; `Units.left` keeps what that takes from them, so that it can be accounted for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from .._internal.validation import real_array
+from ..distributions import Distributions
+
+# Coordinates and steps with a binary exponent beyond this have squares that are out of range, or lose digits there.
+_FAR = 400
+
+
+def check_points(points: Any, name: str) -> np.ndarray:
+    points = real_array(points, name)
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(f"{name} has shape {points.shape}: expected (points, columns), at least one of each")
+    bad = ~np.isfinite(points)
+    if bad.any():
+        i, j = np.argwhere(bad)[0]
+        raise ValueError(f"{name} contains NaN or infinity: {points[i, j]} at ({i}, {j}); drop or impute the point")
+    return np.require(points, np.float64, ["C", "W"])
+
+
+def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Points times a power of two such that the squares of their steps are in range; and the exponent to undo it.
+
+    Points whose squares are in range as they are pass through. A power of two takes no digits.
+    """
+    low, high = np.minimum(x.min(axis=0), y.min(axis=0)), np.maximum(x.max(axis=0), y.max(axis=0))
+    largest = max(float(high.max()), -float(low.min()))
+    constant = high == low
+    up = math.frexp(largest)[1]
+    if up <= _FAR:
+        extent = float(np.max(high - low, initial=0.0))
+        up = math.frexp(extent)[1]
+        if extent == 0.0 or up >= -_FAR:
+            return x, y, 0
+        x, y = np.where(constant, 0.0, x), np.where(constant, 0.0, y)  # else they might leave the range upwards
+    return np.ldexp(x, -up), np.ldexp(y, -up), up
+
+
+def check_cost(cost: Any) -> np.ndarray:
+    cost = real_array(cost, "cost")
+    if cost.ndim != 2 or 0 in cost.shape:
+        raise ValueError(f"cost has shape {cost.shape}: expected (sources, sinks), at least one of each")
+    # The solver is compiled for writable arrays in C order.
+    cost = np.require(cost, np.float64, ["C", "A", "W"])
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(cost.sum())
+    if suspect and not np.isfinite(cost).all():
+        i, j = np.argwhere(~np.isfinite(cost))[0]
+        raise ValueError(f"cost contains NaN or infinity: {cost[i, j]} at ({i}, {j}); use a large number to bar an arc")
+    return cost
+
+
+def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Masses of both sides; equal ones by default. `balanced`: they have to have the same sum."""
+    float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
+    a, b = _check_side(a, "a", shape[0]), _check_side(b, "b", shape[1])
+    with np.errstate(over="ignore"):
+        total_a, total_b = float(a.sum()), float(b.sum())
+    if not np.isfinite(total_a + total_b):
+        raise ValueError("masses are too large: their sum is infinite; scale them down")
+    if balanced and abs(total_a - total_b) > (1e-6 if float32 else 1e-9) * max(total_a, total_b):
+        raise ValueError(
+            f"masses do not balance: a sums to {total_a!r}, b to {total_b!r}; scale them to the same sum, or use "
+            "solver='unbalanced'"
+        )
+    return a, b
+
+
+def _check_side(mass: Any, name: str, size: int) -> np.ndarray:
+    if mass is None:
+        return np.full(size, 1.0 / size)
+    mass = real_array(mass, name).astype(np.float64, copy=False)
+    if mass.shape != (size,):
+        raise ValueError(f"{name} has shape {mass.shape}, but there are {size} points on that side")
+    bad = ~np.isfinite(mass) | (mass < 0)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise ValueError(f"{name}[{k}] is {mass[k]}: masses must be finite and not negative")
+    if not np.any(mass > 0):
+        raise ValueError(f"{name} sums to 0: at least one mass must be positive")
+    return mass
+
+
+# Far below the rounding of a float that matters (2^-53 of the total), far above what int64 sums could overflow.
+TOTAL = 2**60
+_MOST = 2**62
+# A mass that came out of a division or two is what it should be to this share of it.
+ROUNDING = 2.0**-50
+# The largest mass as a multiple of the unit, where the unit has to be guessed from quotients: beyond this, numbers that
+# have nothing to do with each other would soon pass for multiples of something.
+_MULTIPLE = 2**20
+
+
+@dataclass(frozen=True)
+class Masses:
+    """What transport needs to know of distributions beside where their points are. All points have mass."""
+
+    bounds: np.ndarray  # distribution d has the points bounds[d]:bounds[d + 1]
+    weights: np.ndarray  # sum to 1 in every distribution
+    uniform: np.ndarray  # which distributions have equal weights
+
+    @classmethod
+    def of(cls, *parts: Distributions) -> Masses:
+        """The masses of one cohort, or of several one behind the other."""
+        sizes = np.concatenate([part.sizes for part in parts])
+        return cls(
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([part.weights for part in parts]),
+            np.concatenate([part.uniform for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return self.bounds.size - 1
+
+
+@dataclass(frozen=True)
+class Units:
+    """The masses of two sides in integer units; both sides have the same number of units."""
+
+    a: np.ndarray
+    b: np.ndarray
+    total: float  # the mass that all units of a side stand for
+    left: tuple[np.ndarray, np.ndarray] | None = None  # where they are rounded: the masses less their units, in units
+    rounding: float = 0.0  # the share by which a mass may differ from the number that was given
+
+    @property
+    def number(self) -> int:
+        return int(self.a.sum())
+
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """The masses as they were given, for a total of 1."""
+        number = float(self.number)
+        left_a, left_b = self.left or (0.0, 0.0)
+        return (self.a + left_a) / number, (self.b + left_b) / number
+
+    def of_mass(self, amount: np.ndarray) -> np.ndarray:
+        return amount / float(self.number) * self.total
+
+
+def common_units(a: np.ndarray, b: np.ndarray) -> Units:
+    """Masses of about equal sums in integer units that balance: exact ones where there are any."""
+    total = float(a.sum())
+    if np.all(a == a[0]) and np.all(b == b[0]):
+        per_source, per_sink = equal_masses(a.size, b.size)
+        return Units(np.full(a.size, per_source, np.int64), np.full(b.size, per_sink, np.int64), total)
+    whole = whole_masses(a), whole_masses(b)
+    if whole[0] is not None and whole[1] is not None:
+        up = _multipliers(whole[0].sum(), whole[1].sum())
+        if up[0]:
+            exact = all(np.all(side == np.rint(side)) for side in (a, b))
+            return Units(whole[0] * up[0], whole[1] * up[1], total, rounding=0.0 if exact else ROUNDING)
+    return _rounded_units(a, b)
+
+
+def whole_masses(weights: np.ndarray) -> np.ndarray | None:
+    """The smallest whole numbers that weights are multiples of one unit by, to the rounding of floats, if there are."""
+    if np.all(weights == np.rint(weights)) and weights.sum() < 2.0**62:
+        units = weights.astype(np.int64)
+        return units // np.gcd.reduce(units)
+    shares = weights / weights.max()
+    multiple = 1
+    while True:
+        units = np.rint(shares * multiple)
+        off = np.abs(shares * multiple - units) > ROUNDING * units
+        if not off.any():
+            return units.astype(np.int64) // np.gcd.reduce(units.astype(np.int64))
+        multiple *= _denominator(float(shares[np.argmax(off)] * multiple))
+        if multiple > _MULTIPLE:
+            return None
+
+
+def _denominator(number: float) -> int:
+    """The denominator of the first continued fraction that is this number to the rounding of floats."""
+    top, bottom = number.as_integer_ratio()
+    before, denominator = 1, 0
+    while bottom and denominator <= _MULTIPLE:
+        digit, rest = divmod(top, bottom)
+        before, denominator = denominator, digit * denominator + before
+        if abs(number * denominator - round(number * denominator)) <= ROUNDING * number * denominator:
+            break
+        top, bottom = bottom, rest
+    return denominator
+
+
+def _multipliers(first: int, second: int) -> tuple[int, int]:
+    """What totals are multiplied by to become one; (0, 0) where that is too large for the sums of integers."""
+    common = math.lcm(int(first), int(second))
+    return (common // int(first), common // int(second)) if common < _MOST else (0, 0)
+
+
+def _rounded_units(a: np.ndarray, b: np.ndarray) -> Units:
+    """Masses to the nearest unit, the same for both sides, so that equal masses stay equal.
+
+    The masses of b are scaled to those of a. What is added and what rounding leaves over are small, and are kept apart
+    from the masses: beside them, they would be rounded away.
+    """
+    total = float(a.sum())
+    up = 60 - int(np.frexp(total)[1])
+    mass_a, mass_b = np.ldexp(a, up), np.ldexp(b, up)
+    added = mass_b * (math.fsum([*mass_a.tolist(), *(-mass_b).tolist()]) / mass_b.sum())
+    left_a = mass_a - np.rint(mass_a)
+    left_b = (mass_b - np.rint(mass_b)) + (added - np.rint(added))
+    units_a = np.rint(mass_a).astype(np.int64)
+    units_b = np.rint(mass_b).astype(np.int64) + np.rint(added).astype(np.int64)
+    largest, surplus = np.argmax(units_b), units_a.sum() - units_b.sum()
+    units_b[largest] += surplus
+    left_b[largest] -= surplus
+    return Units(units_a, units_b, total, left=(left_a, left_b), rounding=ROUNDING)
+
+
+def integer_masses(weights: np.ndarray) -> np.ndarray:
+    """Weights as integers that sum to TOTAL. Weights below 2^-61 of the total become 0."""
+    units = np.rint(weights / weights.sum() * TOTAL).astype(np.int64)
+    units[np.argmax(units)] += TOTAL - units.sum()
+    return units
+
+
+def smallest_masses(weights: np.ndarray) -> np.ndarray:
+    """Weights as the smallest whole numbers that have their ratios; else as `integer_masses`."""
+    units = whole_masses(weights)
+    return integer_masses(weights) if units is None else units
+
+
+@numba.njit(nogil=True, cache=True)
+def equal_masses(n, m):
+    """The smallest integers that share one total equally among n sources and among m sinks: (per source, per sink)."""
+    g, r = n, m
+    while r:
+        g, r = r, g % r
+    return m // g, n // g
+
+
+@numba.njit(nogil=True, cache=True)
+def raised_masses(units, other):
+    """Masses in so many of `units`, in all, when the other side has `other` in all: so many that both balance.
+
+    The smallest that do, exactly, where that is not too many; else both are rounded to TOTAL.
+    """
+    number = units.sum()
+    up, _ = equal_masses(number, other)
+    if up <= _MOST // number:
+        return units * up
+    if number == TOTAL:
+        return units.copy()
+    rounded = np.rint(units * (TOTAL / number)).astype(np.int64)
+    rounded[np.argmax(rounded)] += TOTAL - rounded.sum()
+    return rounded

@@ -1,0 +1,236 @@
+"""`solve` and `solve_points`: one transport problem in, a plan with its proof or its bounds out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..metrics.cost import Cost
+from .large import solve_points as solve_exactly
+from .plan import Basis, Plan
+from .problem import check_cost, check_masses, check_points
+from .solvers.base import Cloud, Solver, check_number
+from .solvers.coarse import Coarse
+from .solvers.exact import Exact, solve_exact
+from .solvers.partial import Partial, Unbalanced
+from .solvers.pot import Entropic, Gaussian, Mixture, Sliced
+
+# Seconds of an exact solve of n × m points from nothing: a fit to sizes from 30 to 2000 on one core of a cloud machine.
+_CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
+# A cost matrix larger than this does not fit beside others.
+_MOST_COSTS = 4e8
+
+
+@dataclass(frozen=True)
+class Auto(Solver):
+    """Exact as long as that is affordable; beyond, coarsened to as many groups as are affordable, with its bound.
+
+    What is affordable is reckoned from sizes alone, never from the clock: the same data give the same answer anywhere.
+    Only points under a Euclidean distance can be grouped; costs, and points under other distances, are always compared
+    exactly: entropic transport, which could take them, is slower.
+
+    Parameters
+    ----------
+    seconds : float
+        About how long all pairs together may take on one core.
+    max_pivots : int, optional
+    """
+
+    seconds: float = 60.0
+    max_pivots: int | None = None
+
+    name: ClassVar[str] = "auto"
+    _fewest: ClassVar[int] = 30
+
+    def __post_init__(self) -> None:
+        check_number(self, "seconds", low=0.0, open_low=True)
+        check_number(self, "max_pivots", low=0, whole=True)
+
+    def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        n, m = cost.shape
+        return self.pick(np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
+
+    def pick(self, n: np.ndarray, m: np.ndarray, *, on_points: bool) -> tuple[Solver, str]:
+        """The solver for pairs of n and m points, and why. `on_points`: they can be grouped."""
+        needed = exact_seconds(n, m)
+        largest = int(np.max(n * m, initial=0))
+        if needed <= self.seconds and largest <= _MOST_COSTS:
+            return Exact(self.max_pivots), f"exact transport takes about {needed:.1g} s of {self.seconds:g}"
+        why = f"exact transport would take about {needed:.2g} s of {self.seconds:g}"
+        if needed <= self.seconds:
+            why = f"the largest pair has {largest:.1g} costs, too many to keep"
+        if not on_points:
+            return Exact(self.max_pivots), f"{why}, but without Euclidean distances there are no groups of points"
+        return Coarse(self._affordable_groups(n, m), self.max_pivots), why
+
+    def _affordable_groups(self, n: np.ndarray, m: np.ndarray) -> int:
+        """The most groups whose transport is affordable, by bisection."""
+        low, high = self._fewest, int(max(n.max(), m.max(), self._fewest + 1))
+        while high - low > 1:
+            groups = (low + high) // 2
+            sizes = np.minimum(n, groups), np.minimum(m, groups)
+            fits = exact_seconds(*sizes) <= self.seconds and np.max(sizes[0] * sizes[1]) <= _MOST_COSTS
+            low, high = (groups, high) if fits else (low, groups)
+        return low
+
+
+SOLVERS: dict[str, type[Solver]] = {
+    kind.name: kind for kind in (Exact, Partial, Unbalanced, Entropic, Sliced, Gaussian, Mixture, Coarse, Auto)
+}
+
+
+def exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
+    """About how long exact solves of pairs of n and m points take together."""
+    return float(np.sum(_CALL + _SECONDS * (n * m.astype(np.float64)) ** _GROWTH))
+
+
+def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
+    """The solver object from its name and options."""
+    if isinstance(solver, Solver):
+        given = sorted(name for name, value in options.items() if value is not None)
+        if given:
+            raise TypeError(f"options {given} beside a solver object: give them to {type(solver).__name__}(…) itself")
+        return solver
+    if not isinstance(solver, str) or solver not in SOLVERS:
+        raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or an object of theirs")
+    kind = SOLVERS[solver]
+    known = [option.name for option in fields(kind)]  # type: ignore[arg-type]
+    options = {name: value for name, value in options.items() if name in known or value is not None}
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise TypeError(f"solver {solver!r} has no option {unknown[0]!r}: it has {known or 'none'}")
+    return kind(**options)
+
+
+def solve(
+    cost: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    solver: str | Solver = "exact",
+    start: Basis | None = None,
+    max_pivots: int | None = None,
+    **options: Any,
+) -> Plan:
+    """Optimal transport between the masses `a` and `b` at the given costs: exact, or a variant.
+
+    Parameters
+    ----------
+    cost : array of shape (n, m)
+    a, b : masses of the n sources and the m sinks, optional
+        Not negative, with equal sums (unless the solver is partial or unbalanced). Default: equal masses that sum to 1.
+    solver : {"exact", "partial", "unbalanced", "entropic", "auto"}, or an object from `groundmetric.transport`
+    start : Basis, optional
+        The basis of an earlier exact plan with the same masses: a short way to the new optimum when the costs have
+        changed little. It is not modified.
+    max_pivots : int, optional
+        Where to stop; the default is never reached in practice. `plan.status` says if it was.
+    **options : of the solver, e.g. ``share`` of "partial"; see the classes in `groundmetric.transport`
+
+    Returns
+    -------
+    Plan
+
+    >>> import groundmetric as gm
+    >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]])
+    >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
+    (0.5, [0, 1], [0, 1])
+    >>> gm.transport.solve([[0.0, 3.0], [2.0, 1.0]], start=plan.basis).pivots
+    0
+    >>> gm.transport.solve([[0.0, 2.0], [2.0, 1.0]], solver="partial", share=0.5).value
+    0.0
+    """
+    chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
+    cost = check_cost(cost)
+    a, b = check_masses(a, b, cost.shape, balanced=chosen.balanced)
+    if not isinstance(start, Basis | None):
+        raise TypeError(f"start is a {type(start).__name__}: expected the `basis` of a plan")
+    if isinstance(chosen, Exact):
+        return solve_exact(cost, a, b, start=start, max_pivots=chosen.max_pivots)
+    if start is not None:
+        raise ValueError(f"start is for the exact solver, but solver is {chosen.name!r}: leave it out")
+    return chosen.solve(cost, a, b)
+
+
+def solve_points(
+    x: Any,
+    y: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    solver: str | Solver = "exact",
+    cost: Cost | str = "euclidean",
+    tolerance: float = 0.0,
+    max_pivots: int | None = None,
+    **options: Any,
+) -> Plan:
+    """Optimal transport between the points x and y: exact, in memory that grows with the points, or a variant.
+
+    Parameters
+    ----------
+    x, y : arrays of shape (n, k) and (m, k)
+        Under a learned metric: as `metric.project` gives them.
+    a, b : masses of the points, optional
+        Not negative, with equal sums (unless the solver is partial or unbalanced). Default: equal masses that sum to 1.
+    solver : {"exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto"}, or an
+        object from `groundmetric.transport`
+    cost : what a step costs: "euclidean", "manhattan" or "squared"; some solvers are for the first only
+    tolerance : float, for the exact solver
+        Stop when the plan is proved to cost no more than this share above the optimum. 0: the optimal plan. Very many
+        points are then compared by way of groups of them, as far down as the tolerance asks.
+    max_pivots : int, optional
+        Where to stop; the default is never reached in practice. `plan.status` says if it was.
+    **options : of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`
+
+    Returns
+    -------
+    Plan, of which `gap` says how far `value` is from the optimum at most
+
+    >>> import groundmetric as gm
+    >>> plan = gm.transport.solve_points([[0.0, 0.0], [3.0, 4.0]], [[0.0, 1.0], [3.0, 3.0]])
+    >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
+    (1.0, [0, 1], [0, 1])
+    >>> gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], solver="coarse", n_groups=1).bounds
+    (5.0, 5.0)
+    """
+    chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
+    x, y = check_points(x, "x"), check_points(y, "y")
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"x has {x.shape[1]} columns, y has {y.shape[1]}: both need the same")
+    step = Cost.named(cost)
+    if isinstance(chosen, Auto):
+        chosen = chosen.pick(np.array([x.shape[0]]), np.array([y.shape[0]]), on_points=step is Cost.EUCLIDEAN)[0]
+    if isinstance(chosen, Exact):
+        return solve_exactly(x, y, a, b, cost=step, tolerance=tolerance, max_pivots=chosen.max_pivots)
+    if tolerance:
+        raise ValueError(f"tolerance is for the exact solver, but solver is {chosen.name!r}: leave it out")
+    if chosen.on_points and step is not Cost.EUCLIDEAN:
+        raise ValueError(f"cost is {step.name.lower()!r}: solver {chosen.name!r} is for Euclidean distances only")
+    a, b = check_masses(a, b, (x.shape[0], y.shape[0]), balanced=chosen.balanced)
+    if not chosen.balanced:
+        return chosen.solve(np.ascontiguousarray(step.between(x, y)), a, b)
+    return _compare(chosen, x, y, a, b, step)
+
+
+def _compare(solver: Solver, x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, step: Cost) -> Plan:
+    """Solvers that prepare each side see points with mass only, and a mass of 1 in all."""
+    rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))
+    here, there = _cloud(x, a, rows), _cloud(y, b, cols)
+    solver = solver.at_scale(lambda: float(here.masses @ step.between(here.points, there.points) @ there.masses))
+    plan = solver.compare(solver.prepare(here, step.between), solver.prepare(there, step.between), step.between)
+    total, whole = float(a.sum()), rows.size == a.size and cols.size == b.size
+    return replace(
+        plan,
+        value=plan.value * total,
+        rows=rows[plan.rows],
+        cols=cols[plan.cols],
+        mass=plan.mass * total,
+        potentials=plan.potentials if whole else None,  # a point without mass has none
+        bounds=(plan.bounds[0] * total, plan.bounds[1] * total),
+    )
+
+
+def _cloud(points: np.ndarray, mass: np.ndarray, rows: np.ndarray) -> Cloud:
+    return Cloud(np.ascontiguousarray(points[rows]), mass[rows] / mass[rows].sum())

@@ -1,0 +1,1 @@
+"""Solvers: a file for each way to compare two distributions."""

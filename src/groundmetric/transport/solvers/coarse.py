@@ -1,0 +1,225 @@
+"""Coarsened transport: nearby points are grouped and their masses summed, with a certain bound on the error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numba
+import numpy as np
+
+from .._kernels.pairs import ship_in_order
+from ..plan import Plan, Status
+from ..problem import TOTAL, integer_masses
+from .base import Cloud, Distances, Solver, check_number
+from .exact import solve_exact
+
+_ROUNDS = 5
+
+
+def group_points(points: np.ndarray, masses: np.ndarray, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most so many groups of nearby points: their centres (weighted means), and each point's group.
+
+    Nothing is drawn at random: the same points have the same groups. Points that coincide stay together.
+
+    >>> centres, groups = group_points(np.array([[0.0], [9.0], [1.0]]), np.ones(3), 2)
+    >>> centres.ravel().tolist(), groups.tolist()
+    ([0.5, 9.0], [0, 1, 0])
+    """
+    points = np.require(points, np.float64, ["C", "A", "W"])
+    masses = np.require(masses, np.float64, ["C", "A", "W"])
+    groups = _split(points, masses, n_groups)
+    for _ in range(_ROUNDS if points.shape[0] > n_groups else 0):
+        centres = centres_of(points, masses, groups)
+        nearest = _nearest(points, centres)
+        if np.array_equal(nearest, groups):
+            break
+        groups = np.unique(nearest, return_inverse=True)[1]  # a group that lost all its points is gone
+    return centres_of(points, masses, groups), groups
+
+
+def centres_of(points: np.ndarray, masses: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Weighted mean of each group; a single point is its own centre, to the last bit."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
+    anchors = points[order[starts]]
+    steps = (points - anchors[groups])[order] * masses[order][:, None]
+    return anchors + np.add.reduceat(steps, starts, axis=0) / np.add.reduceat(masses[order], starts)[:, None]
+
+
+@numba.njit(nogil=True, cache=True)
+def _widest_axis(points, masses, rows):
+    """The axis along which rows scatter most, their mean there, and the scatter."""
+    total = masses[rows].sum()
+    best, mean, scatter = 0, 0.0, -1.0
+    for c in range(points.shape[1]):
+        first = points[rows[0], c]
+        centre = 0.0
+        for i in rows:
+            centre += masses[i] * (points[i, c] - first)
+        centre = first + centre / total
+        spread = 0.0
+        for i in rows:
+            spread += masses[i] * (points[i, c] - centre) ** 2
+        if spread > scatter:
+            best, mean, scatter = c, centre, spread
+    return best, mean, scatter
+
+
+@numba.njit(nogil=True, cache=True)
+def _split(points, masses, n_groups):
+    """Split the group that scatters most at its mean, until there are enough groups or nothing is left to split."""
+    n = points.shape[0]
+    order = np.arange(n)
+    low, high = np.zeros(n_groups, np.int64), np.zeros(n_groups, np.int64)
+    axis, cut, scatter = np.zeros(n_groups, np.int64), np.zeros(n_groups), np.full(n_groups, -1.0)
+    high[0] = n
+    axis[0], cut[0], scatter[0] = _widest_axis(points, masses, order)
+    count = 1
+    while count < n_groups:
+        g = int(np.argmax(scatter[:count]))
+        if scatter[g] <= 0.0:
+            break
+        rows = order[low[g] : high[g]].copy()
+        left = _below(points, rows, axis[g], cut[g])
+        middle = low[g] + left.sum()
+        if middle == low[g] or middle == high[g]:  # scatter that is only rounding
+            scatter[g] = 0.0
+            continue
+        order[low[g] : middle] = rows[left]
+        order[middle : high[g]] = rows[~left]
+        low[count], high[count] = middle, high[g]
+        high[g] = middle
+        for part in (g, count):
+            axis[part], cut[part], scatter[part] = _widest_axis(points, masses, order[low[part] : high[part]])
+        count += 1
+    groups = np.empty(n, np.int64)
+    for g in range(count):
+        groups[order[low[g] : high[g]]] = g
+    return groups
+
+
+@numba.njit(nogil=True, cache=True)
+def _below(points, rows, axis, cut):
+    below = np.empty(rows.size, np.bool_)
+    for k in range(rows.size):
+        below[k] = points[rows[k], axis] <= cut
+    return below
+
+
+@numba.njit(nogil=True, cache=True)
+def _nearest(points, centres):
+    """The nearest centre of each point."""
+    columns = centres.T.copy()
+    nearest = np.empty(points.shape[0], np.int64)
+    squared = np.empty(centres.shape[0])
+    for i in range(points.shape[0]):
+        squared[:] = 0.0
+        for c in range(points.shape[1]):
+            for g in range(squared.size):
+                step = points[i, c] - columns[c, g]
+                squared[g] += step * step
+        nearest[i] = np.argmin(squared)
+    return nearest
+
+
+class Groups(NamedTuple):
+    """A distribution and its groups."""
+
+    points: np.ndarray
+    masses: np.ndarray
+    centres: np.ndarray  # (n_groups, n_components)
+    weights: np.ndarray  # (n_groups,) mass of each group
+    groups: np.ndarray  # (n_points,) each point's group
+    away: np.ndarray  # (n_points,) how far each point is from its centre
+
+    @property
+    def radius(self) -> float:
+        """Mean distance of the mass from its centres: the distance between the distribution and its groups, at most."""
+        return float(self.masses @ self.away)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.masses @ self.points
+
+
+@dataclass(frozen=True)
+class Coarse(Solver):
+    """Exact transport between the centres of groups of points.
+
+    The triangle inequality bounds the error: |W(X, Y) - W(X', Y')| ≤ W(X, X') + W(Y, Y'), and no point of X is farther
+    from X' than from the centre of its group. The plan is spread over the points of the groups, which gives a better
+    upper bound; the distance between means gives another lower one.
+
+    Parameters
+    ----------
+    n_groups : int
+        Per distribution; one with no more points than that is taken as it is.
+    max_pivots : int, optional
+    """
+
+    n_groups: int = 100
+    max_pivots: int | None = None
+
+    name: ClassVar[str] = "coarse"
+    on_points: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_number(self, "n_groups", low=1, whole=True)
+        check_number(self, "max_pivots", low=0, whole=True)
+
+    def prepare(self, cloud: Cloud, distances: Distances) -> Groups:
+        points = np.ascontiguousarray(cloud.points, dtype=np.float64)
+        centres, groups = points, np.arange(len(points))
+        if len(points) > self.n_groups:
+            centres, groups = group_points(points, cloud.masses, self.n_groups)
+        away = np.linalg.norm(points - centres[groups], axis=1)
+        return Groups(points, cloud.masses, centres, np.bincount(groups, cloud.masses), groups, away)
+
+    def compare(self, x: Groups, y: Groups, distances: Distances) -> Plan:
+        cost = np.ascontiguousarray(distances(x.centres, y.centres))
+        between = solve_exact(cost, x.weights, y.weights, max_pivots=self.max_pivots)
+        radius = x.radius + y.radius
+        rows, cols, mass = spread_over_points(between, x, y)
+        priced = float(mass @ np.linalg.norm(x.points[rows] - y.points[cols], axis=1))
+        low = max(between.bounds[0] - radius, float(np.linalg.norm(x.mean - y.mean)))
+        high = min(between.value + radius, priced)
+        assert between.potentials is not None
+        u, v = between.potentials
+        return replace(
+            between,
+            rows=rows,
+            cols=cols,
+            mass=mass,
+            # By the triangle inequality, no pair of points costs less than these add up to.
+            potentials=(u[x.groups] - x.away, v[y.groups] - y.away),
+            basis=None,
+            status=Status.APPROXIMATE if between.optimal and radius > 0.0 else between.status,
+            solver=self.name,
+            bounds=between.bounds if radius == 0.0 else (min(low, high), high),
+        )
+
+
+def spread_over_points(between: Plan, x: Groups, y: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The shipments of a plan between groups as shipments between their points: senders, receivers, masses.
+
+    Every group hands its shipments to its points in order, so there are few more than points.
+    """
+    shipped = integer_masses(between.mass)
+    leaving, arriving = np.lexsort((between.cols, between.rows)), np.lexsort((between.rows, between.cols))
+    senders, _, sent = _share_out(x, shipped[leaving])
+    receivers, received_with, received = _share_out(y, shipped[arriving])
+    # Both sides in the order of the shipments as they leave.
+    place = np.empty(leaving.size, np.int64)
+    place[leaving] = np.arange(leaving.size)
+    order = np.argsort(place[arriving[received_with]], kind="stable")
+    tails, heads, amounts = ship_in_order(sent, received[order])
+    some = amounts > 0
+    return senders[tails[some]], receivers[order][heads[some]], amounts[some] / TOTAL
+
+
+def _share_out(side: Groups, shipped: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which point takes part in which shipment, and with how many units; shipments are sorted by group."""
+    order = np.argsort(side.groups, kind="stable")
+    points, shipments, amounts = ship_in_order(integer_masses(side.masses)[order], shipped)
+    return order[points], shipments, amounts

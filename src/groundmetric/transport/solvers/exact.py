@@ -1,0 +1,207 @@
+"""The exact solver: the network simplex on costs and masses that have been checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ..basis import Forest, run_simplex, true_flows, unplaced, without_rounding
+from ..plan import Basis, Plan, Status
+from ..problem import ROUNDING, Units, common_units
+from .base import Solver, check_number
+
+# Largest costs with a binary exponent beyond this are scaled: times the units of all masses they would be out of range.
+_FAR = 940
+
+
+@dataclass(frozen=True)
+class Exact(Solver):
+    """The optimal plan and its proof.
+
+    Parameters
+    ----------
+    max_pivots : int, optional
+        Where to stop; the default is never reached in practice.
+    """
+
+    max_pivots: int | None = None
+
+    name: ClassVar[str] = "exact"
+
+    def __post_init__(self) -> None:
+        check_number(self, "max_pivots", low=0, whole=True)
+
+    def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        return solve_exact(cost, a, b, max_pivots=self.max_pivots)
+
+
+def solve_exact(
+    cost: np.ndarray, a: np.ndarray, b: np.ndarray, *, start: Basis | None = None, max_pivots: int | None = None
+) -> Plan:
+    """Exact optimal transport between masses of equal sums, some of which may be 0."""
+    up = far_exponent(cost)
+    if up:  # sums of such costs would leave the range of numbers
+        return _solve_scaled(cost, a, b, start, max_pivots, up)
+    units = common_units(a, b)
+    rows, cols = np.flatnonzero(units.a), np.flatnonzero(units.b)
+    whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
+    inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
+    limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
+    first = run_simplex(inner, units.a[rows], units.b[cols], start, limit)
+    forest, rounded, left = first, np.concatenate([units.a[rows], units.b[cols]]), None
+    if units.left is not None:
+        left = np.concatenate([units.left[0][rows], units.left[1][cols]])
+        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit)
+    n, m = inner.shape
+    u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
+    potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
+    flows, lacking, small = forest.flow[:-1], 0.0, []
+    if left is not None:
+        small = [] if whole else [_ship_small(cost, potentials, units, rows, cols, left)]
+        flows = true_flows(forest, left)[:-1]
+        lacking = unplaced(forest, flows, rounded)
+    shipped = [_shipments(forest, flows, rows, cols), *small]
+    senders, receivers, amounts = (np.concatenate(parts) for parts in zip(*shipped, strict=True))
+    order = np.lexsort((receivers, senders))
+    number = float(units.number)
+    value = _in_turn(amounts * cost[senders, receivers]) / number
+    missing = 2.0 * lacking / number * float(np.abs(inner).max())  # what any way to place the rest costs at most
+    proof = Proof.of(value, *units.shares(), potentials)
+    doubt = proof.rounding * (units.rounding > 0.0)
+    proved = proof.holds(inner, missing)
+    return Plan(
+        value=value * units.total,
+        rows=senders[order],
+        cols=receivers[order],
+        mass=units.of_mass(amounts[order]),
+        potentials=potentials,
+        basis=Basis(first.parent, first.potential, n),
+        status=Status.PIVOT_LIMIT if not forest.optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
+        pivots=first.pivots + (forest.pivots if forest is not first else 0),
+        bounds=(
+            (min(proof.lower, value) - doubt) * units.total,
+            (max(value, proof.lower) + doubt + missing) * units.total,
+        ),
+    )
+
+
+def far_exponent(cost: np.ndarray) -> int:
+    """By how many binary digits the largest cost is out of the range where sums of costs are safe; 0 if it is not."""
+    largest = max(float(cost.max()), -float(cost.min()))
+    exponent = math.frexp(largest)[1]
+    return 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
+
+
+def _solve_scaled(
+    cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int | None, up: int
+) -> Plan:
+    """`solve_exact` at costs that are divided by 2**up, which takes no digits but of costs at the other end."""
+    scaled = np.ldexp(cost, -up)
+    start = None if start is None else start.scaled(-up)
+    plan = solve_exact(scaled, a, b, start=start, max_pivots=max_pivots).scaled(up)
+    if np.array_equal(np.ldexp(scaled, up), cost):
+        return plan
+    lost = math.ldexp(float(a.sum()), up - 1022)  # what no cost has lost, for all mass
+    status = Status.IMPRECISE if plan.optimal and plan.value < 1e8 * lost else plan.status
+    return replace(plan, status=status, bounds=(plan.bounds[0] - lost, plan.bounds[1] + lost))
+
+
+def _without_rounding(
+    first: Forest, cost: np.ndarray, units: np.ndarray, left: np.ndarray, limit: int
+) -> tuple[Forest, np.ndarray, np.ndarray]:
+    """The forest without dear arcs that carry rounding only, with its units and what is left of the masses."""
+    settled = without_rounding(first, cost, units, left) if first.optimal else None
+    if settled is None:
+        return first, units, left
+    units, left = settled
+    n = first.n_sources
+    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit), units, left
+
+
+def _shipments(
+    forest: Forest, flows: np.ndarray, rows: np.ndarray, cols: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Senders, receivers and amounts of the arcs that carry something."""
+    nodes = forest.arcs[flows[forest.arcs] > 0]
+    tails, heads = forest.ends(nodes)
+    return rows[tails], cols[heads], flows[nodes]
+
+
+def _in_turn(numbers: np.ndarray) -> float:
+    """Their sum, one after the other, as the kernels for many pairs add them."""
+    return float(np.cumsum(numbers)[-1])
+
+
+def _ship_small(
+    cost: np.ndarray,
+    potentials: tuple[np.ndarray, np.ndarray],
+    units: Units,
+    rows: np.ndarray,
+    cols: np.ndarray,
+    left: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shipments of masses that are too small for a unit, in units; their partners in the forest have so much less left.
+
+    They take the cheapest way that the potentials allow to or from a point of the forest.
+    """
+    assert units.left is not None
+    u, v = potentials
+    small_rows = np.flatnonzero((units.left[0] > 0.0) & (units.a == 0))
+    small_cols = np.flatnonzero((units.left[1] > 0.0) & (units.b == 0))
+    heads = np.array([np.argmin(cost[i, cols] - v[cols]) for i in small_rows], np.intp)
+    tails = np.array([np.argmin(cost[rows, j] - u[rows]) for j in small_cols], np.intp)
+    amounts = np.concatenate([units.left[0][small_rows], units.left[1][small_cols]])
+    np.subtract.at(left, np.concatenate([rows.size + heads, tails]), amounts)
+    return np.concatenate([small_rows, rows[tails]]), np.concatenate([cols[heads], small_cols]), amounts
+
+
+def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> float:
+    """What the potentials prove: no plan between masses a and b, of sum 1, costs less."""
+    u, v = potentials
+    level = a @ u  # taken out, a common level of all potentials drowns nothing
+    return float(a @ (u - level) + b @ (v + level))
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What potentials say about a value, for masses of sum 1."""
+
+    value: float
+    lower: float  # no plan costs less
+    rounding: float  # what the last digits of masses and potentials may make of it
+
+    @classmethod
+    def of(cls, value: float, a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> Proof:
+        u, v = potentials
+        level = a @ u
+        rounding = ROUNDING * float(a @ np.abs(u - level) + b @ np.abs(v + level))
+        return cls(value, dual_value(a, b, potentials), rounding)
+
+    def holds(self, cost: np.ndarray, missing: float) -> bool:
+        """Is the value proved, to 8 digits or to 10⁻¹³ of a typical cost?
+
+        Potentials can be far larger than the value, where some costs are huge; their rounding then hides it.
+        """
+        if abs(self.value - self.lower) > 1e-8 * abs(self.value) + self.rounding:
+            return False
+        doubt = self.rounding + missing
+        return bool(doubt <= 1e-8 * abs(self.value) or doubt <= 1e-13 * typical_cost(cost))
+
+
+def typical_cost(cost: np.ndarray) -> float:
+    """The median over sources of the least cost that is not 0: arcs that are barred do not count, however many."""
+    size = np.abs(cost)
+    least = np.where(size > 0.0, size, np.inf).min(axis=1)
+    least = least[np.isfinite(least)]
+    return float(np.median(least)) if least.size else 0.0
+
+
+def feasible_potentials(cost: np.ndarray, v: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Potentials for every point from those of the sinks with mass: the largest that the costs allow."""
+    u = (cost[:, cols] - v).min(axis=1)
+    full = (cost - u[:, None]).min(axis=0)
+    full[cols] = v
+    return u, full

@@ -1,0 +1,98 @@
+"""Learn and measure while the disk is full; prints what happened. Run by test_full_disk.py in a process of its own.
+
+python full_disk.py FOLDER limit    files cannot grow beyond a limit
+python full_disk.py FOLDER disk     FOLDER is a small disk, which is filled
+"""
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import groundmetric as gm
+from groundmetric.learning.checkpoint import Checkpoints
+
+ROOM = 8192  # bytes that are left: a state and the missing distances need more
+
+
+def main(folder, way):
+    random = np.random.default_rng(0)
+    owner, y = np.repeat(np.arange(30), 20), np.arange(30) % 3
+    D = gm.Distributions(random.normal(size=(600, 3)) + 0.5 * np.eye(3)[y][owner], owner)
+    options = {"max_epochs": 6, "tol": 0.0, "random_state": 0, "checkpoint_every": 0.0}
+
+    def learn(path):
+        return gm.GroundMetricLearner(**options, checkpoint=path).fit(D, y).components_
+
+    def measure(path):
+        return gm.pairwise_distances(D, keep=path)
+
+    expected = {learn: learn(None), measure: measure(None)}
+
+    def report(task, path):
+        before = contents(folder)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            right = bool(np.array_equal(task(path), expected[task]))
+        return {"told": [str(warning.message) for warning in told], "right": right, "same": contents(folder) == before}
+
+    with stopping_after(3):
+        learn(folder / "state")
+    measure(folder / "kept")
+    os.truncate(folder / "kept", 32 + 100 * 32)  # as if it had been stopped after 100 of 435 distances
+    found = {}
+    with room_for(ROOM, folder, way):
+        found["learn on a full disk"] = report(learn, folder / "state")
+    with room_for(ROOM, folder, way, beyond=(folder / "kept").stat().st_size):
+        found["measure on a full disk"] = report(measure, folder / "kept")
+    found["learn later"] = report(learn, folder / "state")
+    found["measure later"] = report(measure, folder / "kept")
+    print(json.dumps({**found, "files": sorted(contents(folder))}))
+
+
+@contextlib.contextmanager
+def room_for(size, folder, way, beyond=0):
+    """A file can have so many bytes beyond those it has; or all files together, on a disk that is nearly full."""
+    if way == "limit":
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (beyond + size, hard))
+        yield
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        return
+    filler = folder / "filler"
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    os.truncate(filler, filler.stat().st_size - size)
+    yield
+    filler.unlink()
+
+
+@contextlib.contextmanager
+def stopping_after(n_states):
+    """Learning is cut short after so many states were written."""
+    inner, count = Checkpoints.write, [0]
+
+    def write(self, state):
+        inner(self, state)
+        count[0] += 1
+        if count[0] == n_states:
+            raise SystemError
+
+    Checkpoints.write = write
+    with contextlib.suppress(SystemError):
+        yield
+    Checkpoints.write = inner
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "filler"}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

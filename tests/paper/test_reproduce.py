@@ -1,0 +1,168 @@
+"""The paper's experiments, in small: a page with every section, and nothing done twice."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from paper.classification import classification
+from paper.page import MARK, write_page
+from paper.protocol import DEFAULTS, SCRIPTS, SEARCH, Plan, halves, methods_of_the_paper, synthetic
+from paper.real import real
+
+import groundmetric as gm
+from paper import reproduce
+from paper import run as running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Timing and surface, quickly: no section is cheaper."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    reproduce(["surface", "timing"], folder, quick=True)
+    return folder
+
+
+def test_a_section_leaves_a_table_a_figure_and_a_page(folder):
+    page = (folder / "results.md").read_text()
+    assert page.startswith(MARK)
+    assert "A quick run" in page
+    assert "## Margin and strength" in page
+    assert "(130.4)" in page  # the paper's, beside ours
+    assert "## Classification" not in page
+    with open(folder / "results" / "timing.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 25
+    assert all(float(row["seconds"]) > 0 for row in rows)
+    assert (folder / "results" / "surface.png").stat().st_size > 1000
+    for name in ("surface.png", "surface.csv", "timing.csv"):
+        assert f"results/{name}" in page
+
+
+def test_finished_work_is_not_done_again(folder, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("done again")
+
+    before = (folder / "results.md").read_text()
+    monkeypatch.setattr("groundmetric.evaluation._kept._answer", refuse)
+    reproduce(["timing"], folder, quick=True)
+    assert (folder / "results.md").read_text() == before
+
+
+def test_finished_work_is_hidden_from_git(folder):
+    assert (folder / running.WORK / ".gitignore").read_text() == "*\n"
+
+
+def test_a_page_of_somebody_else_is_not_replaced(tmp_path):
+    (tmp_path / "results.md").write_text("my results")
+    with pytest.raises(ValueError, match="not written by this command"):
+        reproduce(["timing"], tmp_path, quick=True)
+    assert (tmp_path / "results.md").read_text() == "my results"
+
+
+def test_an_unknown_section_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no section 'tables'"):
+        reproduce(["tables"], tmp_path)
+
+
+def test_without_data_the_real_section_says_so(tmp_path):
+    told = []
+    found = reproduce(["real"], tmp_path, data=None, log=told.append)
+    assert len(found["sections"]["real"]["absent"]) == 6
+    assert "left out" in told[0]
+    assert "kang_ifnb_pbmc_16samples.h5ad" in (tmp_path / "results.md").read_text()
+
+
+def test_methods_are_those_of_the_paper(tmp_path):
+    names = list(methods_of_the_paper(Plan(tmp_path)))
+    assert names[:5] == [SEARCH, DEFAULTS, "Euclidean", "Manhattan", "Cosine"]
+    assert {name.removesuffix(SCRIPTS) for name in names[5:]} == {"LMNN", "LFDA", "NCA", "ITML"}
+    search = methods_of_the_paper(Plan(tmp_path))[SEARCH]
+    assert len(search.margins) * len(search.strengths) == 25
+
+
+def test_the_data_are_the_papers(tmp_path):
+    D, y = synthetic("Synth 200D", 3, quick=False)
+    expected, _ = gm.datasets.synth_200d(random_state=3)
+    np.testing.assert_array_equal(D.points, expected.points)
+    for train, test in halves(y, 2, 0):
+        assert np.bincount(y[train]).tolist() == np.bincount(y[test]).tolist() == [5, 5, 5]
+
+
+def study(**accuracies):
+    def estimate(mean):
+        return {"mean": mean, "sd": 0.05, "low": mean - 0.1, "high": mean + 0.1}
+
+    rows = {
+        name: {"status": "ok", "distributions": estimate(mean), "points": estimate(0.5), "seconds": 1.0}
+        for name, mean in accuracies.items()
+    }
+    lead = {"lead": 0.5, "low": 0.4, "high": None, "p": 0.001}
+    return {
+        "once": {name: {"mean": 0.9, "sd": 0.1} for name in accuracies if name.startswith("LMNN")},
+        "n_splits": 10, "sizes": [15, 15, 9000], "max_points": 3000, "rows": rows,
+        "weighted": {name: estimate(mean) for name, mean in accuracies.items()},
+        "against": {name: lead for name in accuracies if name != SEARCH},
+    }  # fmt: skip
+
+
+def test_the_page_says_which_baselines_agree_with_the_paper_and_why_others_do_not(tmp_path):
+    rows = {SEARCH: 0.97, DEFAULTS: 0.97, "Euclidean": 0.25, "Cosine": 0.20, "LMNN": 0.90, "LMNN" + SCRIPTS: 0.25}
+    page = "\n".join(classification({"Synth 2D": study(**rows)}, tmp_path))
+    assert "within the paper's mean ± SD are Euclidean, LMNN (with the scripts' map)." in page
+    assert "Not so Cosine, 0.20 against 0.43 ± 0.07" in page
+    assert "Synth 2D, patient level: 0.97, at least the paper's 0.96" in page
+    assert "Synth 2D, cell level: 0.50, **below** the paper's 0.53" in page
+
+
+def test_a_method_that_failed_is_shown_as_such(tmp_path):
+    found = study(**{SEARCH: 0.9, DEFAULTS: 0.9, "LMNN": 0.3})
+    found["rows"]["LMNN"] |= {"status": "OOT", "distributions": {}, "points": {}}
+    files = write_page({"classification": {"Synth 2D": found}}, tmp_path, quick=False, version="1")
+    page = (tmp_path / "results.md").read_text()
+    assert "| LMNN | OOT | 0.22 ± 0.07 | OOT |" in page
+    assert "A quick run" not in page
+    assert files == ["results.md", "results/classification.csv", "results/classification.png"]
+
+
+def test_findings_are_json(folder):
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    for path in (folder / running.WORK).rglob("*.json"):
+        json.loads(path.read_text(), parse_constant=refuse)
+
+
+def real_study(balanced_accuracy):
+    rows = {
+        name: {
+            "status": "ok",
+            "seconds": 1.0,
+            "balanced_accuracy": {"mean": value, "sd": 0.1, "low": value - 0.1, "high": value + 0.1},
+        }
+        for name, value in balanced_accuracy.items()
+    }
+    return {
+        "about": "cells of patients",
+        "score": "balanced_accuracy",
+        "class_weight": "balanced",
+        "n_samples": 20,
+        "n_points": 2000,
+        "n_features": 500,
+        "labels": {"ill": 10, "well": 10},
+        "splits": "5 folds",
+        "rows": rows,
+        "against_euclid": None,
+        "notes": [],
+    }
+
+
+def test_real_data_are_shown_with_components_of_the_training_part_and_of_all_cells(tmp_path):
+    found = {"sets": {"Blood": real_study({SEARCH: 0.6, "Euclidean": 0.5})}, "pending": [], "absent": []}
+    again = {"Blood": real_study({SEARCH: 0.8, "Euclidean": 0.7})}
+    page = "\n".join(real(found | {"all cells": again}, tmp_path))
+    assert "none is better than GGML (0.60; Euclidean 0.50)" in page
+    assert "| Blood | balanced accuracy | 0.80 | 0.70 |" in page
+    with open(tmp_path / "real.csv", newline="") as file:
+        assert [row["data"] for row in csv.DictReader(file)] == ["Blood"] * 2 + ["Blood, components of all cells"] * 2
+    assert "all cells" not in "\n".join(real(found, tmp_path))  # kept from a run without them

@@ -1,0 +1,83 @@
+"""Features are chosen from the training part alone, whatever method follows."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import groundmetric as gm
+from groundmetric.evaluation import compare, folds
+from paper import SelectedFeatures
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    """Feature 0 varies in the first six distributions only, feature 1 in the others, feature 2 nowhere much."""
+    random = np.random.RandomState(0)
+    points = random.normal(size=(12, 20, 3)) * [1.0, 1.0, 0.01]
+    points[:6, :, 1] *= 0.01
+    points[6:, :, 0] *= 0.01
+    return gm.Distributions.from_arrays(list(points)), np.array([0, 1] * 6)
+
+
+def test_the_choice_sees_the_training_part_alone(cohort):
+    D, y = cohort
+    for part, expected in ((slice(0, 6), 0), (slice(6, 12), 1)):
+        fitted = SelectedFeatures(gm.baselines.Euclidean(), 1).fit(D[part], y[part])
+        assert fitted.places_.tolist() == [expected]
+        only = gm.Distributions.from_arrays([D[d].points[:, [expected]] for d in range(12)])
+        np.testing.assert_allclose(fitted.distances(D), gm.pairwise_distances(only), atol=1e-12)
+        np.testing.assert_allclose(
+            fitted.point_distances(D.points[:5]), np.abs(np.subtract.outer(*[D.points[:5, expected]] * 2)), atol=1e-9
+        )
+
+
+def test_the_rule_of_the_paper_takes_what_varies_more_than_the_average(cohort):
+    D, y = cohort
+    assert SelectedFeatures(gm.baselines.Euclidean()).fit(D, y).places_.tolist() == [0, 1]
+
+
+def test_features_that_all_vary_the_same_are_all_kept():
+    D = gm.Distributions(np.array([[0.0, 1.0], [1.0, 0.0]] * 4), [0, 0, 1, 1, 2, 2, 3, 3])
+    assert SelectedFeatures(gm.baselines.Euclidean()).fit(D, [0, 0, 1, 1]).places_.tolist() == [0, 1]
+
+
+def test_sparse_points_give_the_same_choice_and_distances(cohort):
+    D, y = cohort
+    groups = np.repeat(np.arange(12), D.sizes)
+    thin = gm.Distributions(sparse.csr_matrix(D.points), groups)
+    for method in (gm.baselines.Euclidean(), gm.baselines.PseudobulkLogistic()):
+        dense, other = (SelectedFeatures(method, 2).fit(data, y) for data in (D, thin))
+        assert dense.places_.tolist() == other.places_.tolist()
+        np.testing.assert_allclose(dense.distances(D), other.distances(thin), atol=1e-8)
+
+
+def test_it_has_what_the_method_has(cohort):
+    D, y = cohort
+    logistic = SelectedFeatures(gm.baselines.PseudobulkLogistic(), 2).fit(D, y)
+    assert logistic.predict_proba(D).shape == (12, 2)
+    assert logistic.classes_.tolist() == [0, 1]
+    assert not hasattr(SelectedFeatures(gm.baselines.Euclidean()), "predict_proba")
+    assert SelectedFeatures(gm.GroundMetricLearnerCV()).takes_groups
+    assert not SelectedFeatures(gm.GroundMetricLearner()).takes_groups
+    assert SelectedFeatures(gm.baselines.Euclidean()).uses_labels == getattr(
+        gm.baselines.Euclidean(), "uses_labels", True
+    )
+
+
+def test_a_comparison_gives_it_groups_and_scores(cohort):
+    D, y = cohort
+    search = gm.GroundMetricLearnerCV(
+        gm.GroundMetricLearner(max_epochs=2), margins=[1.0], strengths=[0.1], validation=2, random_state=0
+    )
+    methods = {
+        "search": SelectedFeatures(search, 2),
+        "logistic": SelectedFeatures(gm.baselines.PseudobulkLogistic(), 2),
+    }
+    groups = np.repeat(np.arange(6), 2).tolist()
+    found = compare(methods, D, y, splits=folds(y, groups=groups, n_splits=3, random_state=0), groups=groups, k=3)
+    assert [found.status(name) for name in methods] == ["ok", "ok"]
+
+
+def test_an_impossible_rule_is_an_error(cohort):
+    with pytest.raises(ValueError, match="rule is 0"):
+        SelectedFeatures(gm.baselines.Euclidean(), 0).fit(*cohort)

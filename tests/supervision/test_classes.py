@@ -1,0 +1,184 @@
+"""Triplets: as many as there should be, of the right classes, over pairs that are listed once."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from groundmetric.supervision import Classes, Triplets, nearest_triplets, random_triplets
+from groundmetric.supervision.targets import Pool
+
+SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
+
+
+def labels_of(sizes, seed=0):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return np.random.default_rng(seed).permutation(labels)
+
+
+def distances_of(n, seed=0):
+    apart = np.random.default_rng(seed).random((n, n))
+    return apart + apart.T
+
+
+def both_kinds(target, t):
+    """Random and nearest triplets of classes, which may be given as an array."""
+    n = len(getattr(target, "levels", target))
+    return random_triplets(target, t, np.random.RandomState(0)), nearest_triplets(target, t, distances_of(n))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_every_anchor_has_t_of_its_class_times_t_of_each_other(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(labels, t):
+        assert len(triplets) == labels.size * t**2 * (len(sizes) - 1)
+        assert_array_equal(np.bincount(triplets.j), t**2 * (len(sizes) - 1))
+        assert len(set(zip(triplets.i, triplets.j, triplets.k, strict=True))) == len(triplets)
+
+
+class_sizes = st.lists(st.integers(1, 6), min_size=2, max_size=4)
+
+
+@given(class_sizes, st.integers(1, 4))
+def test_labels_are_right_and_nobody_is_its_own_neighbour(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(labels, t):
+        assert np.all(triplets.i != triplets.j)
+        assert_array_equal(labels[triplets.i], labels[triplets.j])
+        assert np.all(labels[triplets.k] != labels[triplets.j])
+
+
+@given(class_sizes, st.integers(1, 4))
+def test_small_classes_give_what_they_have(sizes, t):
+    labels = labels_of(sizes)
+    expected = sum(
+        n * min(n - 1, t) * sum(min(m, t) for other, m in enumerate(sizes) if other != c) for c, n in enumerate(sizes)
+    )
+    for triplets in both_kinds(labels, t):
+        assert len(triplets) == expected
+
+
+def test_a_class_of_one_is_a_neighbour_but_no_anchor():
+    labels = np.array([0, 0, 0, 1])
+    triplets = random_triplets(labels, 3, np.random.RandomState(0))
+    assert set(triplets.j) == {0, 1, 2}
+    assert set(triplets.k) == {3}
+
+
+@given(class_sizes, st.integers(1, 3))
+def test_pairs_are_listed_once_and_triplets_point_to_theirs(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(labels, t):
+        pairs = list(zip(triplets.first, triplets.second, strict=True))
+        assert np.all(triplets.first < triplets.second)
+        assert len(set(pairs)) == len(pairs)
+        assert set(triplets.near) | set(triplets.far) == set(range(len(pairs)))
+        for i, j, k, near, far in zip(triplets.i, triplets.j, triplets.k, triplets.near, triplets.far, strict=True):
+            assert pairs[near] == (min(i, j), max(i, j))
+            assert pairs[far] == (min(j, k), max(j, k))
+
+
+def test_known_triplets_have_known_pairs():
+    triplets = Triplets.from_indices(np.array([1, 0]), np.array([0, 1]), np.array([2, 2]), 3)
+    assert (triplets.first.tolist(), triplets.second.tolist()) == ([0, 0, 1], [1, 2, 2])
+    assert (triplets.near.tolist(), triplets.far.tolist()) == ([0, 0], [1, 2])
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_nearest_are_nearer_than_those_left_out(sizes):
+    labels, t = labels_of(sizes), 2
+    distances = distances_of(labels.size)
+    triplets = nearest_triplets(labels, t, distances)
+    for anchor in range(labels.size):
+        mine = triplets.j == anchor
+        for c in range(len(sizes)):
+            chosen = np.unique((triplets.i if c == labels[anchor] else triplets.k)[mine])
+            chosen = chosen[labels[chosen] == c]
+            members = np.setdiff1d(np.flatnonzero(labels == c), anchor)
+            assert_array_equal(np.sort(chosen), np.sort(members[np.argsort(distances[anchor, members])[:t]]))
+
+
+def test_the_same_seed_gives_the_same_triplets_and_another_seed_others():
+    labels = labels_of((6, 6))
+    one, again, other = (random_triplets(labels, 2, np.random.RandomState(seed)) for seed in (5, 5, 6))
+    assert_array_equal([one.i, one.j, one.k], [again.i, again.j, again.k])
+    assert np.any(one.i != other.i)
+
+
+def test_random_neighbours_are_drawn_evenly():
+    labels, random = labels_of((5, 5)), np.random.RandomState(0)
+    anchor_first = [random_triplets(labels, 1, random) for _ in range(400)]
+    drawn = np.bincount([triplets.k[triplets.j == 0][0] for triplets in anchor_first], minlength=10)
+    others = drawn[labels != labels[0]]
+    assert np.all(np.abs(others - 80) < 5 * np.sqrt(80 * 0.8))
+
+
+def as_ever(labels, choose, held_out):
+    """Triplets of classes in the fewest words, draw by draw: what seeds have always given."""
+    members = {c: np.flatnonzero((labels == c) & ~held_out) for c in np.unique(labels)}
+    found = []
+    for anchor, label in enumerate(labels):
+        near = choose(anchor, members[label][members[label] != anchor])
+        far = np.concatenate([choose(anchor, members[c]) for c in members if c != label])
+        found += [(i, anchor, k) for i in near for k in far]
+    return np.array(found).T
+
+
+@given(class_sizes, st.integers(1, 3), st.integers(0, 5))
+def test_a_seed_gives_the_triplets_that_it_always_gave(sizes, t, seed):
+    labels, distances = labels_of(sizes, seed), np.random.default_rng(seed).random((sum(sizes), sum(sizes)))
+    held_out = np.random.default_rng(seed).random(labels.size) < 0.2
+    random = np.random.RandomState(seed)
+    expected = as_ever(labels, lambda anchor, some: random.permutation(some)[:t], held_out)
+    nearest = as_ever(labels, lambda j, some: some[np.argsort(distances[j, some], kind="stable")[:t]], held_out)
+    drawn = random_triplets(labels, t, np.random.RandomState(seed), held_out=held_out)
+    mined = nearest_triplets(labels, t, distances, held_out=held_out)
+    for found, wanted in ((drawn, expected), (mined, nearest)):
+        assert found.weight is None
+        assert_array_equal(np.stack([found.i, found.j, found.k]), wanted.reshape(3, -1))
+
+
+@given(class_sizes, st.integers(1, 3))
+def test_balanced_classes_make_up_the_same_share_of_the_loss(sizes, t):
+    labels = labels_of(sizes)
+    for triplets in both_kinds(Classes(labels, balanced=True), t):
+        shares = np.bincount(labels[triplets.j], weights=triplets.weights)
+        if len(triplets):
+            assert_allclose(shares[shares > 0], len(triplets) / np.count_nonzero(shares))
+    plain, balanced = (random_triplets(Classes(labels, balanced=one), t, np.random.RandomState(0)) for one in (0, 1))
+    assert_array_equal([plain.i, plain.j, plain.k], [balanced.i, balanced.j, balanced.k])
+
+
+def test_classes_of_one_size_need_no_weights():
+    labels = labels_of((5, 5, 5))
+    assert random_triplets(Classes(labels, balanced=True), 2, np.random.RandomState(0)).weight is None
+    assert Classes(labels, balanced=True).at(np.arange(9)).balanced
+
+
+def test_from_large_classes_neighbours_are_drawn_without_a_copy_of_the_class(monkeypatch):
+    """To copy or shuffle a class for each of its members takes the square of its size: minutes for 100,000 points."""
+
+    def copied(pool):
+        raise AssertionError("a class was copied for one anchor")
+
+    labels, t = labels_of((2500, 3000)), 3
+    monkeypatch.setattr(Pool, "all", copied)
+    triplets = random_triplets(labels, t, np.random.RandomState(0))
+    assert len(triplets) == labels.size * t**2
+    assert len(set(zip(triplets.i, triplets.j, triplets.k, strict=True))) == len(triplets)
+    assert np.all(triplets.i != triplets.j)
+    assert_array_equal(labels[triplets.i], labels[triplets.j])
+    assert np.all(labels[triplets.k] != labels[triplets.j])
+    for c in (0, 1):  # every member is drawn about as often, the ones beside the anchor too
+        drawn = np.bincount(triplets.k[labels[triplets.k] == c], minlength=labels.size)[labels == c] / t
+        assert drawn.mean() == pytest.approx(t * np.mean(labels != c) / np.mean(labels == c))
+        assert drawn.var() == pytest.approx(drawn.mean(), rel=0.15)  # as of independent draws
+
+
+def test_what_was_drawn_from_classes_of_a_usual_size_stays():
+    """Seeds of earlier versions give the same triplets."""
+    triplets = random_triplets(labels_of((6, 5)), 2, np.random.RandomState(0))
+    expected = [[5, 5, 3, 3, 9, 9, 2, 2], [1, 7, 1, 7, 5, 3, 5, 3]]
+    assert [triplets.i[:8].tolist(), triplets.k[:8].tolist()] == expected
