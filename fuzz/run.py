@@ -9,7 +9,6 @@ Every subject runs in a process of its own that reports after each attempt, so t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import multiprocessing
 import multiprocessing.connection
@@ -52,7 +51,7 @@ class Progress:
 def main() -> int:
     options = _options()
     if options.subject is not None and options.seed is not None:
-        with _own_folder():
+        with tempfile.TemporaryDirectory(prefix="groundmetric-fuzz-") as tempfile.tempdir:
             importlib.import_module(options.subject).attempt(options.seed, Tally())
         print(f"{options.subject} with seed {options.seed}: right")
         return 0
@@ -104,9 +103,10 @@ class _Turn:
         self.subject, self.ended = subject, False
         self.started = self.heard = time.monotonic()
         self.reports, there = multiprocessing.Pipe(duplex=False)
+        self.folder = tempfile.TemporaryDirectory(prefix="groundmetric-fuzz-")  # ours, as the process may crash
         # Spawned rather than forked: each starts from nothing, as a user's process does.
         self.process = multiprocessing.get_context("spawn").Process(
-            target=_attempts, args=(subject.name, subject.seed, seconds, there)
+            target=_attempts, args=(subject.name, subject.seed, seconds, self.folder.name, there)
         )
         self.process.start()
         there.close()
@@ -131,6 +131,7 @@ class _Turn:
             self.process.kill()
         self.process.join()
         self.reports.close()
+        self.folder.cleanup()
         if not self.ended or self.process.exitcode != 0:
             how = f"ended with {self.process.exitcode}" if self.ended else f"hung for {silent:.0f} s"
             _tell(self.subject, self.subject.seed, f"the process {how}")
@@ -139,10 +140,11 @@ class _Turn:
         return True
 
 
-def _attempts(name: str, seed: int, seconds: float, reports: Any) -> None:
+def _attempts(name: str, seed: int, seconds: float, folder: str, reports: Any) -> None:
     """Runs in a process of its own, and reports after every attempt."""
+    tempfile.tempdir = folder
     subject = importlib.import_module(name)
-    with _own_folder(), reports:
+    with reports:
         for at in _counting(seed, seconds):
             tally, failure = Tally(), ""
             try:
@@ -151,15 +153,6 @@ def _attempts(name: str, seed: int, seconds: float, reports: Any) -> None:
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 failure = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
             reports.send((at, tally, failure))
-
-
-@contextlib.contextmanager
-def _own_folder() -> Iterator[None]:
-    """Temporary files of all attempts go with one folder."""
-    with tempfile.TemporaryDirectory(prefix="groundmetric-fuzz-") as folder:
-        before, tempfile.tempdir = tempfile.tempdir, folder
-        yield
-        tempfile.tempdir = before
 
 
 def _counting(seed: int, seconds: float) -> Iterator[int]:
