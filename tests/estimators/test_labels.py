@@ -84,7 +84,7 @@ def test_the_unlabelled_change_nothing(missing):
 def test_unlabelled_points_and_groups():
     rows, y = np.repeat(np.arange(N), POINTS), SEX.astype(float)
     y[3] = np.nan
-    by_row = learner().fit(D.points, y[rows], groups=rows)
+    by_row = learner().fit(D.points, y[rows], samples=rows)
     assert_array_equal(by_row.components_, learner().fit(D, y).components_)
     points = learner(target="ordered", max_epochs=1).fit(D.points, y[rows])
     assert points.components_.shape == (5, 6)
@@ -158,7 +158,7 @@ def test_strata_of_rows_with_groups():
     shuffle = np.random.default_rng(0).permutation(N * POINTS)
     rows = np.repeat(np.arange(N), POINTS)[shuffle]
     grouped = Distributions(D.points[shuffle], rows)
-    by_row = learner().fit(D.points[shuffle], SEX[rows], groups=rows, strata=BATCH[rows])
+    by_row = learner().fit(D.points[shuffle], SEX[rows], samples=rows, strata=BATCH[rows])
     places = np.array(grouped.names)
     assert_array_equal(by_row.components_, learner().fit(grouped, SEX[places], strata=BATCH[places]).components_)
 
@@ -235,12 +235,12 @@ def test_strata_that_do_not_fit_are_named(strata, message):
         learner().fit(D, SEX, strata=strata)
 
 
-def test_strata_that_differ_within_a_group_are_named():
+def test_strata_that_differ_within_a_sample_are_named():
     rows = np.repeat(np.arange(N), POINTS)
     strata = BATCH[rows].copy()
     strata[0] = 7
-    with pytest.raises(ValueError, match=r"group 0 has labels \[\d, 7\]"):
-        learner().fit(D.points, SEX[rows], groups=rows, strata=strata)
+    with pytest.raises(ValueError, match=r"sample 0 has labels \[\d, 7\]"):
+        learner().fit(D.points, SEX[rows], samples=rows, strata=strata)
 
 
 def test_labels_of_one_distribution_must_agree_and_missing_is_a_label_of_its_own():
@@ -248,7 +248,7 @@ def test_labels_of_one_distribution_must_agree_and_missing_is_a_label_of_its_own
     y = SEVERITY[rows].copy()
     y[1] = np.nan
     with pytest.raises(ValueError, match="group 0 has labels"):
-        learner(target="ordered").fit(D.points, y, groups=rows)
+        learner(target="ordered").fit(D.points, y, samples=rows)
 
 
 def test_classes_teach_what_they_always_taught():

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._internal.alignment import Roll, aligned
-from .._internal.validation import refuse_mask
+from .._internal.validation import refuse_groups, refuse_mask
 from ..distributions import Distributions, named_rows
 from ..learning.model import DiagonalModel, LinearModel, Model
 from ..learning.training import Outcome, Settings
@@ -203,7 +203,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
 
-    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None, *, fresh: Any = None) -> GroundMetricLearner:
+    def fit(
+        self, X: Any, y: Any, samples: Any = None, strata: Any = None, *, fresh: Any = None, **other: Any
+    ) -> GroundMetricLearner:
         """Learn from Distributions with a label each, or from points.
 
         Parameters
@@ -212,16 +214,17 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         y : labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
             table with a column for each, or a list of them. None, NaN, NaT or masked: no label. What carries names (a
             Series, a dict, both sides of a table of distances) goes by the names of the distributions (or the index of
-            the rows), in any order; so do groups and strata. See `groundmetric._internal.alignment`.
-        groups : for an array: which distribution each row belongs to. Without, every row is a distribution of its own,
+            the rows), in any order; so do samples and strata. See `groundmetric._internal.alignment`.
+        samples : for an array: which distribution each row belongs to. Without, every row is a distribution of its own,
             and this is metric learning on points.
         strata : batch, site or donor of each distribution (or row), which the metric should not learn: distributions
             should be nearer to those of like label in other strata than to those of unlike label in their own.
         fresh : function from a number of epochs to the Distributions of `X` with other points, which are learned from
             thereafter; all need a label. With a checkpoint, the same number must give the same ones. None: those of X.
         """
+        refuse_groups(other, "fit")
         check_fresh(self, X, fresh)
-        D, known = self._check_data(X, y, groups, strata)
+        D, known = self._check_data(X, y, samples, strata)
         D, raw = self._map(D), D
         settings = check_settings(self, D.shape[1])
         random = check_random_state(self.random_state)
@@ -257,33 +260,35 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         tags.input_tags.sparse = True
         return tags
 
-    def _check_data(self, X: Any, y: Any, groups: Any, strata: Any) -> tuple[Distributions, Supervision]:
+    def _check_data(self, X: Any, y: Any, samples: Any, strata: Any) -> tuple[Distributions, Supervision]:
         """The distributions that have a label, and what is known about them."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         if isinstance(X, Distributions):
-            if groups is not None:
-                raise ValueError("groups are given, but X are Distributions, which are grouped already")
+            if samples is not None:
+                raise ValueError(
+                    "samples are given, but X are Distributions, which have theirs already: leave them out"
+                )
             self._remember_features(X)
             D, roll = X.with_mass(), X.roll
         else:
-            D, roll = self._as_distributions(X, y, groups)
-        by_row = groups is not None
+            D, roll = self._as_distributions(X, y, samples)
+        by_row = samples is not None
         labels = read_labels(y, self.target, self.gap, roll, D, by_row=by_row, class_weight=self.class_weight)
         seen, known = supervision(labels, self.label_weights, read_strata(strata, roll, D, by_row=by_row))
         self.classes_ = labels[0].values if isinstance(self.target, str) else [label.values for label in labels]
         return D if seen.size == len(D) else D[seen], known
 
-    def _as_distributions(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, Roll]:
-        """Points in their groups, or each as a distribution of its own; and the names of the points."""
+    def _as_distributions(self, X: Any, y: Any, samples: Any) -> tuple[Distributions, Roll]:
+        """Points by their samples, or each as a distribution of its own; and the names of the points."""
         refuse_mask(X, "X")
         roll = Roll.of(X, items="points")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         roll = replace(roll, n=X.shape[0])  # not everything that can be an array knows its length before
         if self.target in ("classes", "ordered"):
             check_consistent_length(X, y)
-        if groups is not None:
-            D = Distributions(X, aligned(groups, roll, "groups"), features=self._feature_names())
+        if samples is not None:
+            D = Distributions(X, aligned(samples, roll, "samples"), features=self._feature_names())
             return D.with_mass(), roll
         D = Distributions(X, np.arange(roll.size), features=self._feature_names())
         return named_rows(D.with_mass(), roll), roll

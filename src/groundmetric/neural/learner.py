@@ -270,12 +270,12 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         return sorted(linear | {"module", "pairwise", "optimiser"})
 
     def fit(
-        self, X: Any, y: Any, groups: Any = None, strata: Any = None, *, fresh: Any = None
+        self, X: Any, y: Any, samples: Any = None, strata: Any = None, *, fresh: Any = None, **other: Any
     ) -> NeuralGroundMetricLearner:
         """Learn from Distributions with a label each, or from points; as in GroundMetricLearner."""
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
             torch.manual_seed(check_random_state(self.random_state).randint(2**31))
-            super().fit(X, y, groups, strata, fresh=fresh)
+            super().fit(X, y, samples, strata, fresh=fresh, **other)
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ from .._internal.validation import (
     check_classes,
     check_number,
     label_array,
-    labels_of_groups,
+    labels_of_samples,
     missing_values,
     real_array,
 )
@@ -81,7 +81,7 @@ def read_strata(strata: Any, roll: Roll, D: Distributions, *, by_row: bool) -> n
         raise ValueError("strata contain a missing value: every distribution needs a stratum")
     place: dict = {}
     codes = np.array([place.setdefault(value, len(place)) for value in given.tolist()])
-    return labels_of_groups(D, codes, given) if by_row else codes
+    return labels_of_samples(D, codes, given) if by_row else codes
 
 
 def supervision(labels: list[Label], weights: Any, strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
@@ -137,7 +137,7 @@ def _read(y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, by_row: b
         return Label(_distances(y, gap, D.roll if by_row else roll, name), None)
     if target == "ordered":
         numbers, levels = _ordered_values(y, roll, name)
-        numbers = labels_of_groups(D, numbers) if by_row else numbers
+        numbers = labels_of_samples(D, numbers) if by_row else numbers
         present = np.unique(numbers[~np.isnan(numbers)])
         _check_spread(present, gap, len(D), name)
         return Label(Ordered.of(numbers, gap), present if levels is None else levels[present.astype(int)])
@@ -145,7 +145,7 @@ def _read(y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, by_row: b
         raise ValueError(f"gap is {gap!r}, but target is 'classes', which either are the same or not: leave it out")
     given = label_array(y, roll, name)
     classes, codes = _class_codes(given, name)
-    codes = labels_of_groups(D, codes, given) if by_row else codes
+    codes = labels_of_samples(D, codes, given) if by_row else codes
     return Label(Classes(codes), classes)
 
 
