@@ -315,7 +315,7 @@ def test_a_feature_map_keeps_copies_of_a_distribution_apart():
     from sklearn.preprocessing import StandardScaler
 
     places = [0, 0, 1, 2, 3]
-    method = learner(feature_map=StandardScaler())
+    method = learner(form=gm.learning.Mapped(StandardScaler()))
     assert method.fit(D[places], LABELS[places]).n_iter_ > 0
 
 

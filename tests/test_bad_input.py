@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetric, GroundMetricLearner, TransportKNeighborsClassifier
-from groundmetric.learning import Lasso
+from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Nearest, Ordered
+from groundmetric.penalties import Lasso
 
 RANDOM = np.random.default_rng(0)
 POINTS = RANDOM.normal(size=(60, 3))
@@ -176,8 +177,8 @@ def test_a_class_with_a_single_distribution_is_allowed_but_told():
         ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
         ({"n_neighbors": 1.5}, "n_neighbors is 1.5"),
         ({"neighbors": "best"}, "neighbors is 'best'"),
-        ({"max_pivots": 0}, "max_pivots is 0"),
-        ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
+        ({"solver": gm.transport.Exact(max_pivots=0)}, "max_pivots is 0"),
+        ({"form": "curved"}, "form is 'curved'"),
         ({"penalty": "l3"}, "penalty is 'l3'"),
         ({"penalty": ["l2"]}, "penalty is ['l2']"),
         ({"penalty": Lasso}, "penalty is <class"),
@@ -193,10 +194,37 @@ def test_impossible_parameters_are_named(options, message):
         learner(**options).fit(D, LABELS)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EarlyStopping(validation_fraction=1.0), "validation_fraction is 1.0: expected a share below 1"),
+        (lambda: EarlyStopping(tol=-1.0), "tol is -1.0"),
+        (lambda: EarlyStopping(patience=0), "patience is 0"),
+        (lambda: Nearest(refresh=0), "refresh is 0"),
+        (lambda: Checkpoint("c", every=-1.0), "every is -1.0"),
+        (lambda: Ordered(gap=-1.0), "gap is -1.0"),
+        (lambda: Classes(weight=0.0), "weight is 0.0"),
+        (lambda: gm.transport.Exact(memory=-1.0), "memory of solver 'exact' is -1.0"),
+    ],
+)
+def test_impossible_options_are_refused_where_they_are_made(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+@pytest.mark.parametrize(
+    "options", [{"stopping": 5}, {"solver": "entropic"}, {"solver": gm.transport.Sliced()}, {"checkpoint": 3}]
+)
+def test_options_of_another_kind_are_named(options):
+    with pytest.raises(TypeError, match=next(iter(options))):
+        learner(**options).fit(D, LABELS)
+
+
 @pytest.mark.parametrize("neighbors", ["random", "nearest"])
 def test_holding_out_from_small_classes_leaves_triplets_or_says_that_it_does_not(neighbors):
     for seed in range(30):
-        options = {"validation_fraction": 0.5, "n_neighbors": 1, "random_state": seed, "neighbors": neighbors}
+        options = {"stopping": EarlyStopping(validation_fraction=0.5), "n_neighbors": 1, "random_state": seed}
+        options["neighbors"] = neighbors
         try:
             learned = learner(**options).fit(D, LABELS)
         except ValueError as error:
@@ -247,7 +275,7 @@ def test_metrics_that_cannot_be(make, message):
 
 def test_a_pivot_limit_is_a_warning_with_its_remedy():
     for call in (
-        lambda: learner(max_pivots=1).fit(D, LABELS),
+        lambda: learner(solver=gm.transport.Exact(max_pivots=1)).fit(D, LABELS),
         lambda: gm.pairwise_distances(D, max_pivots=1),
         lambda: gm.pairwise_distances(D, metric="cityblock", max_pivots=1),
         lambda: gm.kneighbors(D, n_neighbors=2, max_pivots=1),

@@ -11,6 +11,7 @@ from sklearn.model_selection import cross_val_score
 
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier
 from groundmetric.datasets import make_modes
+from groundmetric.learning import Classes, Distances, Ordered
 
 RANDOM = np.random.default_rng(0)
 N, POINTS = 24, 8
@@ -94,7 +95,7 @@ def test_several_labels_are_learned_at_once_by_their_weights():
     table = pd.DataFrame({"severity": SEVERITY, "sex": np.array(["f", "m"])[SEX]})
     found = {}
     for weights in ([1.0, 1.0], [20.0, 1.0], [1.0, 20.0]):
-        several = learner(target=["ordered", "classes"], label_weights=weights).fit(D, table)
+        several = learner(target=[Ordered(weight=weights[0]), Classes(weight=weights[1])]).fit(D, table)
         found[tuple(weights)] = several.metric_.importance()[:2]
     assert min(found[1.0, 1.0]) > 0.1
     assert found[20.0, 1.0][0] > found[1.0, 1.0][0] > found[1.0, 20.0][0]
@@ -188,9 +189,7 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": ["classes", "rank"]}, [SEX, SEX], "target is 'rank': expected one of"),
         ({"target": []}, SEX, "target is []"),
         ({"target": None}, SEX, "target is None"),
-        ({"gap": 1.0}, SEX, "gap is 1.0, but target is 'classes'"),
-        ({"target": "ordered", "gap": -1.0}, SEVERITY, "gap is -1.0"),
-        ({"target": "ordered", "gap": 3.0}, SEVERITY, "gap is 3, but the values of y differ by at most 3"),
+        ({"target": Ordered(gap=3.0)}, SEVERITY, "gap is 3, but the values of y differ by at most 3"),
         ({"target": "ordered"}, np.ones(N), "y holds only the value 1 for 24 distributions"),
         ({"target": "ordered"}, np.full(N, np.nan), "y holds no value at all"),
         ({"target": "ordered"}, TEXT, "y holds text (e.g. np.str_('low')), whose order is not known"),
@@ -203,12 +202,9 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": "distances"}, UNEVEN, "y has 2 at (0, 1) and 1 at (1, 0): target distances must be symmetric"),
         ({"target": "distances"}, MATRIX + np.eye(N), "y has 1 on its diagonal"),
         ({"target": "distances"}, 1.0 - np.eye(N), "y holds only the value 1"),
-        ({"target": "distances", "gap": 9.0}, MATRIX, "gap is 9, but the values of y differ by at most 3"),
+        ({"target": Distances(gap=9.0)}, MATRIX, "gap is 9, but the values of y differ by at most 3"),
         ({"target": ["classes", "classes"]}, SEX, "y has 1 dimensions: for several labels"),
         ({"target": ["classes", "classes"]}, [SEX], "y has 1 labels, but there are 2 targets"),
-        ({"target": ["classes"], "label_weights": [1.0, 2.0]}, [SEX], "label_weights is [1.0, 2.0]"),
-        ({"target": ["classes"], "label_weights": [0.0]}, [SEX], "label_weights is 0.0"),
-        ({"target": ["ordered"], "gap": [1.0, 2.0]}, [SEX], "gap has 2 entries for 1 targets"),
         ({"class_weight": "even"}, SEX, "class_weight is 'even': expected None or 'balanced'"),
         ({"class_weight": "balanced", "target": "ordered"}, SEVERITY, "no label is of classes"),
         ({"class_weight": "balanced", "target": ["ordered", "distances"]}, [SEX, MATRIX], "no label is of classes"),
@@ -247,7 +243,7 @@ def test_labels_of_one_distribution_must_agree_and_missing_is_a_label_of_its_own
     rows = np.repeat(np.arange(N), POINTS)
     y = SEVERITY[rows].copy()
     y[1] = np.nan
-    with pytest.raises(ValueError, match="group 0 has labels"):
+    with pytest.raises(ValueError, match="sample 0 has labels"):
         learner(target="ordered").fit(D.points, y, samples=rows)
 
 
