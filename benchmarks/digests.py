@@ -41,6 +41,7 @@ from sklearn.preprocessing import SplineTransformer  # noqa: E402
 
 import groundmetric as gm  # noqa: E402
 from groundmetric import cli  # noqa: E402
+from groundmetric.learning.options import read_parameters  # noqa: E402
 
 KEPT = Path(__file__).with_name("digests.json")
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "anndata")

@@ -122,7 +122,7 @@ def test_a_feature_map_is_neither_changed_nor_fitted_itself():
     learned = learner(form=Mapped(given))
     learned.fit(RINGS, CLASSES)
     assert not hasattr(given, "bsplines_")
-    assert learned.feature_map is given
+    assert learned.form.transformer is given
     assert clone(learned).get_params()["form"].transformer.n_knots == 5
 
 
@@ -148,7 +148,7 @@ def test_a_file_of_a_mapped_metric_asks_for_its_map_and_knows_another(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"form": "curved"}, "metric is 'curved': expected 'linear' or 'diagonal'"),
+        ({"form": "curved"}, "form is 'curved': expected 'linear', 'diagonal'"),
         ({"form": "diagonal", "n_components": 2}, "leave n_components out"),
         ({"form": "diagonal", "init": np.ones((2, 7))}, r"init has shape \(2, 7\)"),
         ({"cost": "cubic"}, "cost is 'cubic': expected one of"),

@@ -23,7 +23,11 @@ from groundmetric.learning.training import Training
 
 OPTIONS = {
     "plain": {},
-    "lasso, validation": {"penalty": "l1", "stopping": EarlyStopping(validation_fraction=0.3, patience=2)},
+    "lasso, validation": {
+        "penalty": "l1",
+        "batch_size": 20,
+        "stopping": EarlyStopping(validation_fraction=0.3, patience=2),
+    },
     "nearest": {"neighbors": Nearest(refresh=2)},
     "diagonal": {"form": "diagonal"},
     "little memory": {"solver": gm.transport.Exact(memory=0.004)},
@@ -309,7 +313,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_result(tmp_path, data):
         rng = np.random.default_rng(0)
         owner, y = np.repeat(np.arange(12), 10), np.arange(12) % 3
         D = gm.Distributions(rng.normal(size=(120, 4)) + 0.5 * np.eye(4)[y][owner], owner)
-        gm.GroundMetricLearner(max_epochs=300, stopping=gm.learning.EarlyStopping(tol=0.0), batch_size=40, n_neighbors=2, random_state=0,
+        gm.GroundMetricLearner(max_epochs=300, stopping=gm.learning.EarlyStopping(tol=0.0),
+                               batch_size=40, n_neighbors=2, random_state=0,
                                checkpoint=gm.learning.Checkpoint(sys.argv[1], every=0.0)).fit(D, y)
     """)
     path, random = tmp_path / "c", np.random.default_rng(0)
