@@ -130,7 +130,7 @@ class Training:
         triplets = self.objective.triplets
         state |= named("triplets", {field.name: getattr(triplets, field.name) for field in fields(triplets)})
         state |= named("history", {name: np.array(values) for name, values in self.history.items()})
-        state |= named("pairs", self.objective.pairs.state())
+        state |= named("pairs", self.objective.pairs.state())  # type: ignore[attr-defined]
         state["batches"] = np.concatenate([*self.batches, np.empty(0, np.int64)]).astype(np.int64)
         state["batch_sizes"] = np.array([batch.size for batch in self.batches], np.int64)
         state |= named("parts", {name: np.array([part[name] for part in self.parts]) for name in state["part_names"]})
