@@ -19,7 +19,13 @@ import groundmetric as gm
 from groundmetric.transport import remote as elsewhere
 
 PATIENTS, CELLS, GENES, DENSITY, K = 20, 1000, 1000, 0.05, 5
-OPTIONS = {"n_components": K, "max_epochs": 4, "tol": 0.0, "init": "random", "random_state": 0}
+OPTIONS = {
+    "n_components": K,
+    "max_epochs": 4,
+    "stopping": gm.learning.EarlyStopping(tol=0.0),
+    "init": "random",
+    "random_state": 0,
+}
 
 
 def run() -> list[dict]:

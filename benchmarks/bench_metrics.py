@@ -29,8 +29,8 @@ LINEAR: dict[str, dict[str, Any]] = {
     "diagonal, l1": {"metric": "diagonal", "penalty": "l1"},
 }
 BENT: dict[str, dict[str, Any]] = {
-    "splines": {"feature_map": SplineTransformer(5)},
-    "Nyström": {"feature_map": Nystroem(gamma=0.3, n_components=60, random_state=0)},
+    "splines": {"form": gm.learning.Mapped(SplineTransformer(5))},
+    "Nyström": {"form": gm.learning.Mapped(Nystroem(gamma=0.3, n_components=60, random_state=0))},
 }
 
 
@@ -75,7 +75,7 @@ def _row(name: str, variant: str, make: Callable[[int, int], Any] | None, splits
 
 
 def _features_used(learner: Any) -> int | None:
-    if not hasattr(learner, "components_") or learner.feature_map is not None:
+    if not hasattr(learner, "components_") or hasattr(learner, "feature_map_"):
         return None
     return int(np.any(learner.components_ != 0.0, axis=0).sum())
 

@@ -16,7 +16,13 @@ GOAL = 0.97
 
 def our_epochs(D: gm.Distributions, y: np.ndarray, epochs: int, **options: int) -> tuple[float, float]:
     """Median seconds per epoch after the first two, and the pairs that such an epoch solves."""
-    learner = gm.GroundMetricLearner(n_components=5, max_epochs=epochs, patience=epochs, random_state=0, **options)
+    learner = gm.GroundMetricLearner(
+        n_components=5,
+        max_epochs=epochs,
+        stopping=gm.learning.EarlyStopping(patience=epochs),
+        random_state=0,
+        **options,
+    )
     learner.fit(D, y)
     history = learner.history_
     parts = sum(history[f"seconds_{part}"] for part in ("project", "transport", "gradient"))

@@ -41,6 +41,7 @@ from sklearn.preprocessing import SplineTransformer  # noqa: E402
 
 import groundmetric as gm  # noqa: E402
 from groundmetric import cli  # noqa: E402
+from groundmetric.learning.options import read_parameters  # noqa: E402
 
 KEPT = Path(__file__).with_name("digests.json")
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "anndata")
@@ -256,7 +257,8 @@ def metric_files(folder: Path) -> Found:
 
 # Learning
 
-# Cases by name: parameters of the learner, each of them a fit.
+# Cases by name: parameters of the learner, each of them a fit. Names as files of version 0.1 have them, so that the
+# digests keep theirs.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "learn_linear": [{}, {"n_jobs": 2}, {"margin": 0.5, "init": "random"}, {"n_components": 1, "init": [[1, 0, 0, 0]]}],
     "learn_diagonal": [{"metric": "diagonal"}, {"metric": "diagonal", "penalty": "l1", "strength": 0.5}],
@@ -264,7 +266,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "learn_penalties": [{"penalty": penalty} for penalty in (None, "l2_squared", "l1", "group", "nuclear")],
     "learn_nearest": [{"neighbors": "nearest", "refresh": 2, "n_neighbors": 2}],
     "learn_stopping": [{"tol": 0.5, "patience": 2}, {"validation_fraction": 0.25, "patience": 2, "max_epochs": 10}],
-    "learn_restarts": [{"n_restarts": 3, "init": "random"}],
     "learn_batches": [{"batch_size": 8}, {"batch_size": 1000}, {"memory": 0.0}, {"max_pivots": 5}],
     "learn_balanced": [{"class_weight": "balanced"}],
 }
@@ -272,7 +273,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 
 def _learn_variants(variants: list[dict[str, Any]], folder: Path) -> Found:
     D, y = (part[1:] for part in modes())  # classes of different sizes
-    return {str(options): learned(D, y, **options) for options in variants}
+    return {str(options): learned(D, y, **read_parameters(options)) for options in variants}
 
 
 CASES |= {name: partial(_learn_variants, variants) for name, variants in VARIANTS.items()}
@@ -296,7 +297,7 @@ def learn_points(folder: Path) -> Found:
 @case
 def learn_mapped(folder: Path) -> Found:
     D, y = gm.datasets.make_rings(6, random_state=0)
-    learner = gm.GroundMetricLearner(feature_map=SplineTransformer(n_knots=4), **QUICK).fit(D, y)
+    learner = gm.GroundMetricLearner(form=gm.learning.Mapped(SplineTransformer(n_knots=4)), **QUICK).fit(D, y)
     learner.metric_.save(folder / "bent.gm")
     again = gm.GroundMetric.load(folder / "bent.gm", feature_map=learner.feature_map_)
     return {**fitted(learner), "projected": again.project(D), "distances": gm.pairwise_distances(D, metric=again)}
@@ -310,13 +311,13 @@ def learn_labels(folder: Path) -> Found:
     wanted[2, 7] = wanted[7, 2] = np.nan
     stage, some = pd.Categorical.from_codes(y, names, ordered=True), np.where(value > 2, np.nan, value)
     found = {"continuous": learned(D, value, target="ordered"), "stages": learned(D, stage, target="ordered")}
-    found["unknown"] = learned(D, some, target="ordered", gap=0.2)
+    found["unknown"] = learned(D, some, target=gm.learning.Ordered(gap=0.2))
     found["distances"] = learned(D, wanted, target="distances")
-    found["several"] = learned(D, [value, y % 2], target=["ordered", "classes"], label_weights=[2, 1])
+    found["several"] = learned(D, [value, y % 2], target=[gm.learning.Ordered(weight=2), "classes"])
     return found | {f"strata, {weight}": learned(D, y, np.arange(12) % 2, nuisance=weight) for weight in (0.0, 1.0)}
 
 
-class Stopping(gm.learning.Frobenius):
+class Stopping(gm.penalties.Frobenius):
     """A penalty that stops learning after some steps, as an accident would."""
 
     left = 0  # of the class, so that a checkpoint takes both fits for the same
@@ -330,7 +331,11 @@ class Stopping(gm.learning.Frobenius):
 
 @case
 def learn_again(folder: Path) -> Found:
-    options: dict[str, Any] = {"checkpoint": folder / "state", "checkpoint_every": 0.0, "batch_size": 16, **QUICK}
+    options: dict[str, Any] = {
+        "checkpoint": gm.learning.Checkpoint(folder / "state", every=0.0),
+        "batch_size": 16,
+        **QUICK,
+    }
     learner = gm.GroundMetricLearner(penalty=Stopping(), **options)
     Stopping.left = 13
     with contextlib.suppress(InterruptedError):

@@ -88,7 +88,12 @@ def _checkpoint(path: Path):
     D, y = _cohort()
 
     def read():
-        learner = gm.GroundMetricLearner(max_epochs=3, tol=0.0, random_state=0, checkpoint=path, checkpoint_every=0.0)
+        learner = gm.GroundMetricLearner(
+            max_epochs=3,
+            stopping=gm.learning.EarlyStopping(tol=0.0),
+            random_state=0,
+            checkpoint=gm.learning.Checkpoint(path, every=0.0),
+        )
         return [learner.fit(D, y).components_]
 
     with silence():

@@ -42,8 +42,10 @@ def _checkpoint(rng, folder: Path, tally: Tally) -> None:
     D, y = _cohort()
 
     def learn(path: Path | None) -> np.ndarray:
-        options = {"max_epochs": 3, "tol": 0.0, "random_state": 0, "checkpoint_every": 0.0}
-        return gm.GroundMetricLearner(**options, checkpoint=path).fit(D, y).components_
+        options = {"max_epochs": 3, "stopping": gm.learning.EarlyStopping(tol=0.0), "random_state": 0}
+        return (
+            gm.GroundMetricLearner(**options, checkpoint=gm.learning.Checkpoint(path, every=0.0)).fit(D, y).components_
+        )
 
     with silence():
         expected = learn(None)

@@ -12,6 +12,7 @@ from groundmetric._internal.tables import markdown, number, prose, write_csv
 from groundmetric.estimators import GroundMetricLearner
 from groundmetric.evaluation._kept import finish
 from groundmetric.evaluation._run import Cohort, Protocol, attempt
+from groundmetric.learning import EarlyStopping
 
 from . import published as paper
 from .figures import draw_surface
@@ -94,7 +95,7 @@ def _seconds(n_neighbors: int, rank: int, n_epochs: int, seed: int, quick: bool)
     """CPU time of one thread per epoch, the first (cold) one included: it does not depend on who else is computing."""
     D, y = synthetic(DATA, seed, quick)
     learner = GroundMetricLearner(
-        rank, n_neighbors=n_neighbors, max_epochs=n_epochs, tol=0.0, n_jobs=1, random_state=seed
+        rank, n_neighbors=n_neighbors, max_epochs=n_epochs, stopping=EarlyStopping(tol=0.0), n_jobs=1, random_state=seed
     )
     learner.fit(D[::6], y[::6])  # what is compiled on first use is not counted
     start = time.process_time()

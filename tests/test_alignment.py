@@ -263,13 +263,13 @@ def test_scores_go_by_the_names_of_rows_and_columns():
 
 
 class TestPoints:
-    """What is given per point goes by the index of the points, or of the groups."""
+    """What is given per point goes by the index of the points, or of the samples."""
 
     frame = pd.DataFrame(D.points, [f"c{k}" for k in range(len(D.points))], ["a", "b", "c"])
     owner = pd.Series(np.repeat(NAMES, D.sizes), frame.index)
     weight = pd.Series(np.arange(1.0, len(frame) + 1.0), frame.index)
 
-    def test_groups_weights_and_annotations(self):
+    def test_samples_weights_and_annotations(self):
         shuffled = self.frame.sample(frac=1, random_state=0).index
         expected = gm.Distributions(
             self.frame, self.owner, weights=self.weight.to_numpy(), annotations={"w": self.weight.to_numpy()}
@@ -284,11 +284,13 @@ class TestPoints:
 
     def test_a_learner_of_points(self):
         y = self.owner.map(Y)
-        expected = learner().fit(self.frame, y.to_numpy(), groups=self.owner.to_numpy()).components_
+        expected = learner().fit(self.frame, y.to_numpy(), samples=self.owner.to_numpy()).components_
         shuffled = self.frame.sample(frac=1, random_state=0).index
-        assert np.array_equal(learner().fit(self.frame, y[shuffled], groups=self.owner[shuffled]).components_, expected)
+        assert np.array_equal(
+            learner().fit(self.frame, y[shuffled], samples=self.owner[shuffled]).components_, expected
+        )
         with pytest.raises(ValueError, match="y has names other than the 48 points"):
-            learner().fit(self.frame, y.rename(lambda name: f"x{name}"), groups=self.owner)
+            learner().fit(self.frame, y.rename(lambda name: f"x{name}"), samples=self.owner)
 
     def test_points_that_are_distributions_themselves(self):
         y, shuffled = self.owner.map(Y), self.frame.sample(frac=1, random_state=0).index
@@ -305,15 +307,15 @@ class TestPoints:
         assert min(cross_val_score(gm.TransportKNeighborsClassifier(3), frame, y, cv=folds)) > 0.8
 
     def test_a_mapping_needs_points_with_names(self):
-        with pytest.raises(ValueError, match="groups is a mapping by name, but the points have no names"):
-            aligned({"c0": 1}, Roll.of(np.zeros((1, 2)), items="points"), "groups")
+        with pytest.raises(ValueError, match="samples is a mapping by name, but the points have no names"):
+            aligned({"c0": 1}, Roll.of(np.zeros((1, 2)), items="points"), "samples")
 
 
 def test_a_feature_map_keeps_copies_of_a_distribution_apart():
     from sklearn.preprocessing import StandardScaler
 
     places = [0, 0, 1, 2, 3]
-    method = learner(feature_map=StandardScaler())
+    method = learner(form=gm.learning.Mapped(StandardScaler()))
     assert method.fit(D[places], LABELS[places]).n_iter_ > 0
 
 

@@ -38,7 +38,7 @@ ONES, SQUARE = np.ones(3), np.ones((3, 3))
 MASKED = {
     "points": lambda: gm.Distributions(masked(POINTS), OWNER),
     "weights": lambda: gm.Distributions(POINTS, OWNER, weights=masked(np.ones(40))),
-    "groups": lambda: gm.Distributions(POINTS, masked(OWNER)),
+    "samples": lambda: gm.Distributions(POINTS, masked(OWNER)),
     "w": lambda: gm.Distributions(POINTS, OWNER, annotations={"w": masked(np.ones(40))}),
     "points, arrays": lambda: gm.Distributions.from_arrays([masked(np.ones((3, 2))), np.ones((2, 2))]),
     "indices": lambda: D[masked(LABELS == "u")],

@@ -10,12 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetric, GroundMetricLearner, TransportKNeighborsClassifier
-from groundmetric.learning import Lasso
+from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Nearest, Ordered
+from groundmetric.penalties import Lasso
 
 RANDOM = np.random.default_rng(0)
 POINTS = RANDOM.normal(size=(60, 3))
-GROUPS = np.repeat(list("abcdef"), 10)
-D = Distributions(POINTS, GROUPS)
+SAMPLES = np.repeat(list("abcdef"), 10)
+D = Distributions(POINTS, SAMPLES)
 LABELS = np.array(["u", "u", "u", "v", "v", "v"])
 ROW_LABELS = np.repeat(LABELS, 10)
 
@@ -40,24 +41,24 @@ def learner(**options):
 )
 def test_points_that_are_no_table_of_numbers(points, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        Distributions(points, GROUPS)
+        Distributions(points, SAMPLES)
 
 
 @pytest.mark.parametrize(
-    ("groups", "message"),
+    ("samples", "message"),
     [
-        (GROUPS[:-1], "groups has 59 entries for 60 points"),
-        (GROUPS.reshape(30, 2), "groups has shape (30, 2)"),
-        ([None, *GROUPS[1:]], "groups contain a missing value"),
-        (np.where(GROUPS == "a", np.nan, 1.0), "groups contain a missing value"),
-        (pd.Categorical([None, *GROUPS[1:]]), "groups contain a missing value"),
-        (pd.Series([pd.NA, *GROUPS[1:]], dtype="string"), "groups contain a missing value"),
-        ([pd.NaT, *GROUPS[1:]], "groups contain a missing value"),
+        (SAMPLES[:-1], "samples has 59 entries for 60 points"),
+        (SAMPLES.reshape(30, 2), "samples has shape (30, 2)"),
+        ([None, *SAMPLES[1:]], "samples contain a missing value"),
+        (np.where(SAMPLES == "a", np.nan, 1.0), "samples contain a missing value"),
+        (pd.Categorical([None, *SAMPLES[1:]]), "samples contain a missing value"),
+        (pd.Series([pd.NA, *SAMPLES[1:]], dtype="string"), "samples contain a missing value"),
+        ([pd.NaT, *SAMPLES[1:]], "samples contain a missing value"),
     ],
 )
-def test_groups_that_do_not_say_where_every_point_belongs(groups, message):
+def test_samples_that_do_not_say_where_every_point_belongs(samples, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        Distributions(POINTS, groups)
+        Distributions(POINTS, samples)
 
 
 def changed(value, row=25):
@@ -74,20 +75,20 @@ def changed(value, row=25):
         (changed(-0.5), "not negative: -0.5 at row 25 of distribution 'c'"),
         (changed(np.nan), "nan at row 25 of distribution 'c'"),
         (changed(np.inf), "inf at row 25 of distribution 'c'"),
-        (np.where(GROUPS == "d", 0.0, 1.0), "distribution 'd' has zero total weight"),
+        (np.where(SAMPLES == "d", 0.0, 1.0), "distribution 'd' has zero total weight"),
         (["heavy"] * 60, "weights"),
     ],
 )
 def test_weights_that_are_no_masses(weights, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        Distributions(POINTS, GROUPS, weights=weights)
+        Distributions(POINTS, SAMPLES, weights=weights)
 
 
 def test_names_and_annotations_of_the_wrong_length():
     with pytest.raises(ValueError, match="2 feature names for 3 features"):
-        Distributions(POINTS, GROUPS, features=["a", "b"])
+        Distributions(POINTS, SAMPLES, features=["a", "b"])
     with pytest.raises(ValueError, match=r"kind has shape \(2,\) for 60 points"):
-        Distributions(POINTS, GROUPS, annotations={"kind": [1, 2]})
+        Distributions(POINTS, SAMPLES, annotations={"kind": [1, 2]})
 
 
 @pytest.mark.parametrize(
@@ -129,20 +130,31 @@ def test_labels_that_teach_nothing(labels, message):
         learner().fit(D, labels)
 
 
-def test_labels_that_differ_within_a_group_are_named():
+def test_labels_that_differ_within_a_sample_are_named():
     labels = ROW_LABELS.copy()
     labels[37] = "u"
-    with pytest.raises(ValueError, match=r"group 'd' has labels \['u', 'v'\]: a distribution needs exactly one"):
-        learner().fit(POINTS, labels, groups=GROUPS)
+    with pytest.raises(ValueError, match=r"sample 'd' has labels \['u', 'v'\]: a distribution needs exactly one"):
+        learner().fit(POINTS, labels, samples=SAMPLES)
 
 
-def test_groups_and_labels_of_the_wrong_length_for_points():
-    with pytest.raises(ValueError, match="groups has 59 entries for 60 points"):
-        learner().fit(POINTS, ROW_LABELS, groups=GROUPS[:-1])
+def test_samples_and_labels_of_the_wrong_length_for_points():
+    with pytest.raises(ValueError, match="samples has 59 entries for 60 points"):
+        learner().fit(POINTS, ROW_LABELS, samples=SAMPLES[:-1])
     with pytest.raises(ValueError, match=r"\[60, 59\]"):
-        learner().fit(POINTS, ROW_LABELS[:-1], groups=GROUPS)
-    with pytest.raises(ValueError, match="grouped already"):
-        learner().fit(D, LABELS, groups=GROUPS)
+        learner().fit(POINTS, ROW_LABELS[:-1], samples=SAMPLES)
+    with pytest.raises(ValueError, match="samples are given, but X are Distributions"):
+        learner().fit(D, LABELS, samples=SAMPLES)
+
+
+def test_groups_are_not_samples():
+    with pytest.raises(TypeError, match=r"Distributions takes no groups .* is `samples`"):
+        Distributions(POINTS, groups=SAMPLES)
+    with pytest.raises(TypeError, match=r"fit takes no groups .* is `samples`"):
+        learner().fit(POINTS, ROW_LABELS, groups=SAMPLES)
+    with pytest.raises(TypeError, match="samples are missing"):
+        Distributions(POINTS)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weight'"):
+        Distributions(POINTS, SAMPLES, weight=1.0)
 
 
 def test_a_class_with_a_single_distribution_is_allowed_but_told():
@@ -165,8 +177,8 @@ def test_a_class_with_a_single_distribution_is_allowed_but_told():
         ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
         ({"n_neighbors": 1.5}, "n_neighbors is 1.5"),
         ({"neighbors": "best"}, "neighbors is 'best'"),
-        ({"max_pivots": 0}, "max_pivots is 0"),
-        ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
+        ({"solver": gm.transport.Exact(max_pivots=0)}, "max_pivots is 0"),
+        ({"form": "curved"}, "form is 'curved'"),
         ({"penalty": "l3"}, "penalty is 'l3'"),
         ({"penalty": ["l2"]}, "penalty is ['l2']"),
         ({"penalty": Lasso}, "penalty is <class"),
@@ -182,10 +194,37 @@ def test_impossible_parameters_are_named(options, message):
         learner(**options).fit(D, LABELS)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EarlyStopping(validation_fraction=1.0), "validation_fraction is 1.0: expected a share below 1"),
+        (lambda: EarlyStopping(tol=-1.0), "tol is -1.0"),
+        (lambda: EarlyStopping(patience=0), "patience is 0"),
+        (lambda: Nearest(refresh=0), "refresh is 0"),
+        (lambda: Checkpoint("c", every=-1.0), "every is -1.0"),
+        (lambda: Ordered(gap=-1.0), "gap is -1.0"),
+        (lambda: Classes(weight=0.0), "weight is 0.0"),
+        (lambda: gm.transport.Exact(memory=-1.0), "memory of solver 'exact' is -1.0"),
+    ],
+)
+def test_impossible_options_are_refused_where_they_are_made(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+@pytest.mark.parametrize(
+    "options", [{"stopping": 5}, {"solver": "entropic"}, {"solver": gm.transport.Sliced()}, {"checkpoint": 3}]
+)
+def test_options_of_another_kind_are_named(options):
+    with pytest.raises(TypeError, match=next(iter(options))):
+        learner(**options).fit(D, LABELS)
+
+
 @pytest.mark.parametrize("neighbors", ["random", "nearest"])
 def test_holding_out_from_small_classes_leaves_triplets_or_says_that_it_does_not(neighbors):
     for seed in range(30):
-        options = {"validation_fraction": 0.5, "n_neighbors": 1, "random_state": seed, "neighbors": neighbors}
+        options = {"stopping": EarlyStopping(validation_fraction=0.5), "n_neighbors": 1, "random_state": seed}
+        options["neighbors"] = neighbors
         try:
             learned = learner(**options).fit(D, LABELS)
         except ValueError as error:
@@ -195,7 +234,7 @@ def test_holding_out_from_small_classes_leaves_triplets_or_says_that_it_does_not
 
 
 METRIC = GroundMetric(np.eye(3), features=["p", "q", "r"])
-OTHERS = Distributions(POINTS, GROUPS, features=["p", "r", "q"])
+OTHERS = Distributions(POINTS, SAMPLES, features=["p", "r", "q"])
 DOORS = {
     "project": lambda X: METRIC.project(X),
     "distances": lambda X: METRIC.distances(X),
@@ -215,7 +254,7 @@ def test_a_metric_refuses_other_features_by_name_and_by_number(door):
     with pytest.raises(ValueError, match=r"feature 1 is 'r', the metric has 'q'"):
         door(OTHERS)
     with pytest.raises(ValueError, match=r"2 (features|dimensions)|has 2"):
-        door(Distributions(POINTS[:, :2], GROUPS))
+        door(Distributions(POINTS[:, :2], SAMPLES))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +275,7 @@ def test_metrics_that_cannot_be(make, message):
 
 def test_a_pivot_limit_is_a_warning_with_its_remedy():
     for call in (
-        lambda: learner(max_pivots=1).fit(D, LABELS),
+        lambda: learner(solver=gm.transport.Exact(max_pivots=1)).fit(D, LABELS),
         lambda: gm.pairwise_distances(D, max_pivots=1),
         lambda: gm.pairwise_distances(D, metric="cityblock", max_pivots=1),
         lambda: gm.kneighbors(D, n_neighbors=2, max_pivots=1),

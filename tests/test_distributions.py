@@ -1,4 +1,4 @@
-"""Distributions: any rows, any groups, sliced like an array."""
+"""Distributions: any rows, any samples, sliced like an array."""
 
 import re
 
@@ -45,7 +45,7 @@ def test_it_says_how_many_it_holds():
     [["x", "y", "z"], [7, -1, 3], [("p", 1), ("p", 2), ("q", 1)], ["s", 4, ("t", None)], [2.5, True, "2.5"]],
     ids=["str", "int", "tuple", "mixed", "lookalikes"],
 )
-def test_groups_may_be_any_hashable_values(names):
+def test_samples_may_be_any_hashable_values(names):
     D = Distributions(POINTS, [names["bac".index(g)] for g in GROUPS])
     assert D.names == names
     assert D.order.tolist() == [0, 2, 5, 1, 4, 3]
@@ -57,7 +57,7 @@ def test_groups_may_be_any_hashable_values(names):
      lambda g: pd.Series(g, dtype="category"), lambda g: pd.Series(g, index=[9, 9, 1, 2, 3, 4])],
     ids=["array", "object", "series", "categorical", "index", "iterator", "tuple", "category", "odd index"],
 )  # fmt: skip
-def test_groups_may_come_in_any_container(wrap):
+def test_samples_may_come_in_any_container(wrap):
     D = Distributions(POINTS, wrap(GROUPS))
     assert D.names == ["b", "a", "c"]
     assert D.order.tolist() == cohort().order.tolist()
@@ -67,7 +67,7 @@ def test_unused_categories_are_no_distributions():
     assert Distributions(POINTS, pd.Categorical(GROUPS, categories=list("zcba"))).names == ["b", "a", "c"]
 
 
-def test_integer_groups_of_an_array_keep_the_order_of_first_appearance():
+def test_integer_samples_of_an_array_keep_the_order_of_first_appearance():
     D = Distributions(POINTS, np.array([30, 10, 30, 20, 10, 30]))
     assert D.names == [30, 10, 20]
 
@@ -227,7 +227,7 @@ def test_means_are_weighted():
     assert_allclose(cohort().means(), [POINTS[[0, 2, 5]].mean(0), POINTS[[1, 4]].mean(0), POINTS[3]])
 
 
-def test_every_row_of_an_array_is_a_distribution_where_no_groups_are_known():
+def test_every_row_of_an_array_is_a_distribution_where_no_samples_are_known():
     D = as_distributions(POINTS)
     assert (len(D), D.sizes.tolist()) == (6, [1] * 6)
     assert as_distributions(D) is D
@@ -235,12 +235,12 @@ def test_every_row_of_an_array_is_a_distribution_where_no_groups_are_known():
 
 @given(st.data())
 def test_shuffling_the_rows_gives_the_same_distributions(data):
-    groups = data.draw(st.lists(st.sampled_from(["a", 1, ("t", 2), 2.5]), min_size=1, max_size=25))
-    shuffle = data.draw(st.permutations(range(len(groups))))
-    points = np.random.default_rng(0).normal(size=(len(groups), 3))
-    weights = np.arange(1.0, len(groups) + 1.0)
-    one = Distributions(points, groups, weights=weights)
-    other = Distributions(points[shuffle], [groups[row] for row in shuffle], weights=weights[shuffle])
+    samples = data.draw(st.lists(st.sampled_from(["a", 1, ("t", 2), 2.5]), min_size=1, max_size=25))
+    shuffle = data.draw(st.permutations(range(len(samples))))
+    points = np.random.default_rng(0).normal(size=(len(samples), 3))
+    weights = np.arange(1.0, len(samples) + 1.0)
+    one = Distributions(points, samples, weights=weights)
+    other = Distributions(points[shuffle], [samples[row] for row in shuffle], weights=weights[shuffle])
     assert set(one.names) == set(other.names)
     other = other[[other.names.index(name) for name in one.names]]
     assert_array_equal(one.bounds, other.bounds)
@@ -265,9 +265,9 @@ def test_large_finite_points_are_fine_although_their_sum_is_not():
 
 def test_a_subsample_keeps_order_weights_and_annotations_together():
     random = np.random.default_rng(0)
-    groups = random.choice(["b", "a", "c"], 50)
+    samples = random.choice(["b", "a", "c"], 50)
     weights = random.uniform(1, 2, 50)
-    D = Distributions(np.arange(50.0)[:, None], groups, weights=weights, annotations={"place": np.arange(50)})
+    D = Distributions(np.arange(50.0)[:, None], samples, weights=weights, annotations={"place": np.arange(50)})
     part = D.subsample(5, random_state=0)
     assert part.names == D.names
     assert part.sizes.tolist() == [5, 5, 5]
@@ -275,7 +275,7 @@ def test_a_subsample_keeps_order_weights_and_annotations_together():
     assert np.array_equal(part.order, part.annotations["place"])
     for d, name in enumerate(part.names):
         rows = part.order[part.bounds[d] : part.bounds[d + 1]]
-        assert (groups[rows] == name).all()
+        assert (samples[rows] == name).all()
         assert np.allclose(part.weights[part.bounds[d] : part.bounds[d + 1]], weights[rows] / weights[rows].sum())
 
 

@@ -25,6 +25,7 @@ _MODULES = (
     "interpret",
     "learning",
     "neural",
+    "penalties",
     "pl",
     "pp",
     "report",
@@ -47,6 +48,7 @@ __all__ = [
     "kneighbors",
     "learning",
     "pairwise_distances",
+    "penalties",
     "pl",
     "pp",
     "report",
@@ -55,7 +57,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, evaluation, interpret, learning, pl, pp, report, tl, transport
+    from . import baselines, datasets, evaluation, interpret, learning, penalties, pl, pp, report, tl, transport
     from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
     from .estimators import (

@@ -69,7 +69,7 @@ def pairwise_distances(
     details : `transport.Details` with arrays of that shape, with ``return_details=True``
 
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], groups=["a", "a", "b", "b"])
+    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], samples=["a", "a", "b", "b"])
     >>> gm.pairwise_distances(D).tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     >>> gm.pairwise_distances(D, solver="partial", share=0.5).tolist()
@@ -136,7 +136,7 @@ def kneighbors(
     solves : number of pairs that were solved exactly, with ``return_solves=True``
 
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [9.0]], groups=["a", "b", "c"])
+    >>> D = gm.Distributions([[0.0], [1.0], [9.0]], samples=["a", "b", "c"])
     >>> gm.kneighbors(D, n_neighbors=1)[1].tolist()
     [[1], [0], [1]]
     """

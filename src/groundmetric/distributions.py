@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from ._internal.alignment import Roll, aligned
-from ._internal.validation import first_not_finite, is_missing, real_array, refuse_mask
+from ._internal.validation import first_not_finite, is_missing, real_array, refuse_groups, refuse_mask
 
 # Points that are summed up at a time, about.
 _BLOCK = 8192
@@ -26,7 +26,7 @@ class Distributions:
     ----------
     points : array or sparse matrix of shape (n_points, n_features)
         All points of all distributions, in any row order. float32 stays float32, everything else becomes float64.
-    groups : sequence of length n_points
+    samples : sequence of length n_points
         Which distribution each point belongs to: any hashable values.
     weights : sequence of length n_points, optional
         Mass of each point, scaled so that every distribution has mass 1. Default: equal masses.
@@ -35,13 +35,13 @@ class Distributions:
     annotations : dict of str to sequences of length n_points, optional
         What else is known of each point (a cell's type, say); not used in learning, kept through slicing.
 
-    Where `points` (or else `groups`) carry an index of pandas, groups, weights and annotations that carry one as well
+    Where `points` (or else `samples`) carry an index of pandas, samples, weights and annotations that carry one as well
     go by it and not by position.
 
     Attributes
     ----------
     names : list
-        The groups, in the order in which they first appear. Labels without names go with this order, those with names
+        The samples, in the order in which they first appear. Labels without names go with this order, those with names
         (a Series, a dict) by these; see `groundmetric._internal.alignment`.
     points : array or CSR matrix
         The points, those of one distribution in consecutive rows.
@@ -58,7 +58,7 @@ class Distributions:
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0, 1.0], [5.0, 5.0], [2.0, 3.0]], groups=["ann", "bob", "ann"])
+    >>> D = gm.Distributions([[0.0, 1.0], [5.0, 5.0], [2.0, 3.0]], samples=["ann", "bob", "ann"])
     >>> D.names, D.sizes.tolist()
     (['ann', 'bob'], [2, 1])
     >>> D[[1, 0]].names
@@ -68,19 +68,23 @@ class Distributions:
     def __init__(
         self,
         points: Any,
-        groups: Iterable[Hashable],
+        samples: Iterable[Hashable] | None = None,
         *,
         weights: Any = None,
         features: Sequence[str] | None = None,
         annotations: Mapping[str, Any] | None = None,
+        **other: Any,
     ) -> None:
+        refuse_groups(other, "Distributions")
+        if samples is None:
+            raise TypeError("samples are missing: say which distribution each point belongs to")
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
-        roll = Roll.of(points, groups, items="points")
+        roll = Roll.of(points, samples, items="points")
         points = _as_points(points)
-        names, codes = _number_groups(aligned(groups, roll, "groups"))
+        names, codes = _number_samples(aligned(samples, roll, "samples"))
         if codes.size != points.shape[0]:
-            raise ValueError(f"groups has {codes.size} entries for {points.shape[0]} points: one is needed per point")
+            raise ValueError(f"samples has {codes.size} entries for {points.shape[0]} points: one is needed per point")
         if points.shape[0] == 0:
             raise ValueError("no points: at least one distribution with one point is needed")
         sizes = np.bincount(codes, minlength=len(names))
@@ -125,8 +129,8 @@ class Distributions:
         if not arrays:
             raise ValueError("no arrays: at least one distribution with one point is needed")
         stack = sparse.vstack(arrays, format="csr") if any(map(sparse.issparse, arrays)) else np.vstack(arrays)
-        groups = [name for name, array in zip(names, arrays, strict=True) for _ in range(array.shape[0])]
-        return cls(stack, groups, features=features)
+        samples = [name for name, array in zip(names, arrays, strict=True) for _ in range(array.shape[0])]
+        return cls(stack, samples, features=features)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -186,7 +190,7 @@ class Distributions:
     def subsample(self, n: int, *, random_state: Any = None) -> Distributions:
         """At most n points of each distribution, drawn at random; those with fewer keep all. Masses sum to 1 again.
 
-        >>> Distributions([[0.0], [1.0], [2.0]], groups=["a", "a", "b"]).subsample(1, random_state=0).sizes.tolist()
+        >>> Distributions([[0.0], [1.0], [2.0]], samples=["a", "a", "b"]).subsample(1, random_state=0).sizes.tolist()
         [1, 1]
         """
         if not isinstance(n, numbers.Integral) or n < 1:
@@ -322,14 +326,14 @@ def _as_points(points: Any) -> Any:
     return points
 
 
-def _number_groups(groups: Iterable[Hashable]) -> tuple[list, np.ndarray]:
+def _number_samples(samples: Iterable[Hashable]) -> tuple[list, np.ndarray]:
     """Names in order of first appearance, and the place of each entry's name in that list."""
-    refuse_mask(groups, "groups")
-    array = np.asarray(groups) if isinstance(groups, np.ndarray) else None
-    if array is None and hasattr(groups, "to_numpy"):  # pandas
-        array = groups.to_numpy()
+    refuse_mask(samples, "samples")
+    array = np.asarray(samples) if isinstance(samples, np.ndarray) else None
+    if array is None and hasattr(samples, "to_numpy"):  # pandas
+        array = samples.to_numpy()
     if array is not None and array.ndim != 1:
-        raise ValueError(f"groups has shape {array.shape}: expected one entry per point, e.g. a single column")
+        raise ValueError(f"samples has shape {array.shape}: expected one entry per point, e.g. a single column")
     if array is not None and array.dtype != object:
         values, first, codes = np.unique(array, return_index=True, return_inverse=True)
         rank = np.empty(values.size, np.intp)
@@ -338,11 +342,11 @@ def _number_groups(groups: Iterable[Hashable]) -> tuple[list, np.ndarray]:
         names, codes = list(values) if values.dtype.kind in "mM" else values.tolist(), rank[codes]  # dates stay dates
     else:
         place: dict[Hashable, int] = {}
-        codes = np.fromiter((place.setdefault(group, len(place)) for group in groups), np.intp)
+        codes = np.fromiter((place.setdefault(sample, len(place)) for sample in samples), np.intp)
         names = list(place)
     for name in names:
         if is_missing(name):
-            raise ValueError(f"groups contain a missing value ({name!r}): every point needs a distribution")
+            raise ValueError(f"samples contain a missing value ({name!r}): every point needs a distribution")
     return names, codes
 
 

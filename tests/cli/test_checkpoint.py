@@ -11,7 +11,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.learning.checkpoint import Checkpoints
-from groundmetric.learning.training import _Run
+from groundmetric.learning.training import Training
 
 
 def learn(folder):
@@ -55,7 +55,7 @@ def test_all_cells_cannot_be_drawn_again(tmp_path, capsys):
 
 def with_signal(command, number, after):
     """The exit code of a command that gets a signal in the midst of a step of learning."""
-    inner, count = _Run.step, [0]
+    inner, count = Training.step, [0]
 
     def step(self):
         count[0] += 1
@@ -66,7 +66,7 @@ def with_signal(command, number, after):
     before = signal.getsignal(number)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("always")  # as for those who type it: the command shows it as a line
-        patch.setattr(_Run, "step", step)
+        patch.setattr(Training, "step", step)
         code = cli.main(command)
     assert signal.getsignal(number) is before
     return code

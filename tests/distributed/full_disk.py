@@ -24,10 +24,12 @@ def main(folder, way):
     random = np.random.default_rng(0)
     owner, y = np.repeat(np.arange(30), 20), np.arange(30) % 3
     D = gm.Distributions(random.normal(size=(600, 3)) + 0.5 * np.eye(3)[y][owner], owner)
-    options = {"max_epochs": 6, "tol": 0.0, "random_state": 0, "checkpoint_every": 0.0}
+    options = {"max_epochs": 6, "stopping": gm.learning.EarlyStopping(tol=0.0), "random_state": 0}
 
     def learn(path):
-        return gm.GroundMetricLearner(**options, checkpoint=path).fit(D, y).components_
+        return (
+            gm.GroundMetricLearner(**options, checkpoint=gm.learning.Checkpoint(path, every=0.0)).fit(D, y).components_
+        )
 
     def measure(path):
         return gm.pairwise_distances(D, keep=path)

@@ -11,6 +11,7 @@ from sklearn.model_selection import cross_val_score
 
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier
 from groundmetric.datasets import make_modes
+from groundmetric.learning import Classes, Distances, Ordered
 
 RANDOM = np.random.default_rng(0)
 N, POINTS = 24, 8
@@ -84,7 +85,7 @@ def test_the_unlabelled_change_nothing(missing):
 def test_unlabelled_points_and_groups():
     rows, y = np.repeat(np.arange(N), POINTS), SEX.astype(float)
     y[3] = np.nan
-    by_row = learner().fit(D.points, y[rows], groups=rows)
+    by_row = learner().fit(D.points, y[rows], samples=rows)
     assert_array_equal(by_row.components_, learner().fit(D, y).components_)
     points = learner(target="ordered", max_epochs=1).fit(D.points, y[rows])
     assert points.components_.shape == (5, 6)
@@ -94,7 +95,7 @@ def test_several_labels_are_learned_at_once_by_their_weights():
     table = pd.DataFrame({"severity": SEVERITY, "sex": np.array(["f", "m"])[SEX]})
     found = {}
     for weights in ([1.0, 1.0], [20.0, 1.0], [1.0, 20.0]):
-        several = learner(target=["ordered", "classes"], label_weights=weights).fit(D, table)
+        several = learner(target=[Ordered(weight=weights[0]), Classes(weight=weights[1])]).fit(D, table)
         found[tuple(weights)] = several.metric_.importance()[:2]
     assert min(found[1.0, 1.0]) > 0.1
     assert found[20.0, 1.0][0] > found[1.0, 1.0][0] > found[1.0, 20.0][0]
@@ -158,7 +159,7 @@ def test_strata_of_rows_with_groups():
     shuffle = np.random.default_rng(0).permutation(N * POINTS)
     rows = np.repeat(np.arange(N), POINTS)[shuffle]
     grouped = Distributions(D.points[shuffle], rows)
-    by_row = learner().fit(D.points[shuffle], SEX[rows], groups=rows, strata=BATCH[rows])
+    by_row = learner().fit(D.points[shuffle], SEX[rows], samples=rows, strata=BATCH[rows])
     places = np.array(grouped.names)
     assert_array_equal(by_row.components_, learner().fit(grouped, SEX[places], strata=BATCH[places]).components_)
 
@@ -188,9 +189,7 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": ["classes", "rank"]}, [SEX, SEX], "target is 'rank': expected one of"),
         ({"target": []}, SEX, "target is []"),
         ({"target": None}, SEX, "target is None"),
-        ({"gap": 1.0}, SEX, "gap is 1.0, but target is 'classes'"),
-        ({"target": "ordered", "gap": -1.0}, SEVERITY, "gap is -1.0"),
-        ({"target": "ordered", "gap": 3.0}, SEVERITY, "gap is 3, but the values of y differ by at most 3"),
+        ({"target": Ordered(gap=3.0)}, SEVERITY, "gap is 3, but the values of y differ by at most 3"),
         ({"target": "ordered"}, np.ones(N), "y holds only the value 1 for 24 distributions"),
         ({"target": "ordered"}, np.full(N, np.nan), "y holds no value at all"),
         ({"target": "ordered"}, TEXT, "y holds text (e.g. np.str_('low')), whose order is not known"),
@@ -203,12 +202,9 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": "distances"}, UNEVEN, "y has 2 at (0, 1) and 1 at (1, 0): target distances must be symmetric"),
         ({"target": "distances"}, MATRIX + np.eye(N), "y has 1 on its diagonal"),
         ({"target": "distances"}, 1.0 - np.eye(N), "y holds only the value 1"),
-        ({"target": "distances", "gap": 9.0}, MATRIX, "gap is 9, but the values of y differ by at most 3"),
+        ({"target": Distances(gap=9.0)}, MATRIX, "gap is 9, but the values of y differ by at most 3"),
         ({"target": ["classes", "classes"]}, SEX, "y has 1 dimensions: for several labels"),
         ({"target": ["classes", "classes"]}, [SEX], "y has 1 labels, but there are 2 targets"),
-        ({"target": ["classes"], "label_weights": [1.0, 2.0]}, [SEX], "label_weights is [1.0, 2.0]"),
-        ({"target": ["classes"], "label_weights": [0.0]}, [SEX], "label_weights is 0.0"),
-        ({"target": ["ordered"], "gap": [1.0, 2.0]}, [SEX], "gap has 2 entries for 1 targets"),
         ({"class_weight": "even"}, SEX, "class_weight is 'even': expected None or 'balanced'"),
         ({"class_weight": "balanced", "target": "ordered"}, SEVERITY, "no label is of classes"),
         ({"class_weight": "balanced", "target": ["ordered", "distances"]}, [SEX, MATRIX], "no label is of classes"),
@@ -235,20 +231,20 @@ def test_strata_that_do_not_fit_are_named(strata, message):
         learner().fit(D, SEX, strata=strata)
 
 
-def test_strata_that_differ_within_a_group_are_named():
+def test_strata_that_differ_within_a_sample_are_named():
     rows = np.repeat(np.arange(N), POINTS)
     strata = BATCH[rows].copy()
     strata[0] = 7
-    with pytest.raises(ValueError, match=r"group 0 has labels \[\d, 7\]"):
-        learner().fit(D.points, SEX[rows], groups=rows, strata=strata)
+    with pytest.raises(ValueError, match=r"sample 0 has labels \[\d, 7\]"):
+        learner().fit(D.points, SEX[rows], samples=rows, strata=strata)
 
 
 def test_labels_of_one_distribution_must_agree_and_missing_is_a_label_of_its_own():
     rows = np.repeat(np.arange(N), POINTS)
     y = SEVERITY[rows].copy()
     y[1] = np.nan
-    with pytest.raises(ValueError, match="group 0 has labels"):
-        learner(target="ordered").fit(D.points, y, groups=rows)
+    with pytest.raises(ValueError, match="sample 0 has labels"):
+        learner(target="ordered").fit(D.points, y, samples=rows)
 
 
 def test_classes_teach_what_they_always_taught():

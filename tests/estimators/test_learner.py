@@ -44,9 +44,9 @@ def test_on_plain_points_it_finds_the_features_among_noise(load):
 
 def test_points_with_groups_equal_distributions():
     shuffle = np.random.default_rng(0).permutation(len(ROWS))
-    X, groups, labels = D.points[shuffle], ROWS[shuffle], ROW_LABELS[shuffle]
-    grouped = Distributions(X, groups)
-    one = learner().fit(X, labels, groups=groups)
+    X, samples, labels = D.points[shuffle], ROWS[shuffle], ROW_LABELS[shuffle]
+    grouped = Distributions(X, samples)
+    one = learner().fit(X, labels, samples=samples)
     other = learner().fit(grouped, [y[D.names.index(name)] for name in grouped.names])
     assert_array_equal(one.components_, other.components_)
     assert_array_equal(one.classes_, other.classes_)
@@ -55,7 +55,7 @@ def test_points_with_groups_equal_distributions():
 def test_without_groups_every_row_is_a_distribution():
     X, labels = load_iris(return_X_y=True)
     one = learner().fit(X, labels)
-    assert_array_equal(one.components_, learner().fit(X, labels, groups=np.arange(150)).components_)
+    assert_array_equal(one.components_, learner().fit(X, labels, samples=np.arange(150)).components_)
 
 
 @pytest.mark.parametrize(("n_features", "n_components", "rank"), [(7, None, 5), (3, None, 3), (7, 1, 1), (7, 7, 7)])
@@ -75,9 +75,9 @@ def test_more_components_than_features_are_refused():
 def test_transform_is_the_metrics_projection_of_points_and_of_distributions():
     learned = learner().fit(D, y)
     assert_allclose(learned.transform(D), D.points @ learned.components_.T)
-    unnamed = learner().fit(D.points, ROW_LABELS, groups=ROWS)
+    unnamed = learner().fit(D.points, ROW_LABELS, samples=ROWS)
     assert_array_equal(unnamed.transform(D.points), unnamed.metric_.project(D.points))
-    assert_array_equal(unnamed.transform(D.points), unnamed.fit_transform(D.points, ROW_LABELS, groups=ROWS))
+    assert_array_equal(unnamed.transform(D.points), unnamed.fit_transform(D.points, ROW_LABELS, samples=ROWS))
 
 
 def test_a_fitted_learner_knows_its_classes_and_features():
@@ -90,7 +90,7 @@ def test_a_fitted_learner_knows_its_classes_and_features():
 
 def test_a_data_frame_brings_its_names():
     frame = pd.DataFrame(D.points, columns=list("abcdefg"))
-    learned = learner().fit(frame, pd.Series(ROW_LABELS), groups=pd.Series(ROWS))
+    learned = learner().fit(frame, pd.Series(ROW_LABELS), samples=pd.Series(ROWS))
     assert learned.metric_.features == list("abcdefg")
     assert learned.set_output(transform="pandas").transform(frame).shape == (len(ROWS), 5)
     with pytest.raises(ValueError, match="feature names should match"):
@@ -116,14 +116,14 @@ def read_only(X):
     ids=["read-only", "fortran", "strided", "reversed"],
 )
 def test_the_layout_of_the_array_does_not_matter(wrap):
-    one, other = (learner().fit(X, ROW_LABELS, groups=ROWS) for X in (D.points, wrap(D.points)))
+    one, other = (learner().fit(X, ROW_LABELS, samples=ROWS) for X in (D.points, wrap(D.points)))
     assert_allclose(other.components_, one.components_, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool, np.float32])
 def test_the_type_of_the_numbers_does_not_matter(dtype):
     X = (D.points - D.points.min()).astype(dtype)
-    one, other = (learner().fit(points, ROW_LABELS, groups=ROWS) for points in (X, X.astype(np.float64)))
+    one, other = (learner().fit(points, ROW_LABELS, samples=ROWS) for points in (X, X.astype(np.float64)))
     assert_allclose(one.components_, other.components_, rtol=1e-5, atol=1e-7)
     assert_array_equal(X, (D.points - D.points.min()).astype(dtype))
 
@@ -132,8 +132,8 @@ def test_the_type_of_the_numbers_does_not_matter(dtype):
 @pytest.mark.parametrize("neighbors", ["random", "nearest"])
 def test_sparse_points_teach_what_dense_ones_teach(form, neighbors):
     X = np.where(np.abs(D.points) > 5.0, D.points, 0.0)
-    dense = learner(neighbors=neighbors).fit(X, ROW_LABELS, groups=ROWS)
-    thin = learner(neighbors=neighbors).fit(sparse.csr_matrix(X).asformat(form), ROW_LABELS, groups=ROWS)
+    dense = learner(neighbors=neighbors).fit(X, ROW_LABELS, samples=ROWS)
+    thin = learner(neighbors=neighbors).fit(sparse.csr_matrix(X).asformat(form), ROW_LABELS, samples=ROWS)
     assert_allclose(thin.components_, dense.components_, rtol=1e-6, atol=1e-9)
     assert_allclose(thin.transform(sparse.csr_matrix(X)), dense.transform(X), rtol=1e-6, atol=1e-6)
 

@@ -18,6 +18,7 @@ from groundmetric import (
     pairwise_distances,
 )
 from groundmetric.datasets import make_modes, make_rings
+from groundmetric.learning import Mapped, Nearest
 from groundmetric.metrics.diagonal import DiagonalMetric
 from groundmetric.metrics.mapped import MappedMetric
 
@@ -43,7 +44,7 @@ def saved_and_loaded(metric, tmp_path, **options):
 @pytest.mark.parametrize("metric", ["linear", "diagonal"])
 @pytest.mark.parametrize("cost", COSTS)
 def test_every_metric_with_every_cost_learns_and_is_kept_in_files(metric, cost, tmp_path):
-    learned = learner(metric=metric, cost=cost, max_epochs=20).fit(D, y)
+    learned = learner(form=metric, cost=cost, max_epochs=20).fit(D, y)
     assert learned.history_["loss"][-1] < 0.7 * learned.history_["loss"][0]
     assert learned.metric_.importance()[0] > 0.5
     again = saved_and_loaded(learned.metric_, tmp_path)
@@ -59,7 +60,7 @@ def test_every_metric_with_every_cost_learns_and_is_kept_in_files(metric, cost, 
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("metric", ["linear", "diagonal"])
 def test_nearest_neighbours_are_mined_under_the_cost(metric, cost):
-    learned = learner(metric=metric, cost=cost, neighbors="nearest", refresh=2).fit(D, y)
+    learned = learner(form=metric, cost=cost, neighbors=Nearest(refresh=2)).fit(D, y)
     assert np.isfinite(learned.components_).all()
 
 
@@ -82,7 +83,7 @@ def test_bad_weights_are_refused(weights):
 
 def test_a_diagonal_start_may_be_given():
     weights = np.linspace(0.1, 1.0, 7)
-    stays = learner(metric="diagonal", init=weights, learning_rate=1e-12, max_epochs=1).fit(D, y)
+    stays = learner(form="diagonal", init=weights, learning_rate=1e-12, max_epochs=1).fit(D, y)
     assert_allclose(stays.metric_.weights, weights, rtol=1e-6)
 
 
@@ -108,7 +109,7 @@ MAPS = {
 
 @pytest.mark.parametrize("feature_map", MAPS.values(), ids=MAPS.keys())
 def test_a_feature_map_tells_rings_apart_and_a_linear_metric_does_not(feature_map, tmp_path):
-    learned = learner(feature_map=feature_map, max_epochs=30).fit(RINGS, CLASSES)
+    learned = learner(form=Mapped(feature_map), max_epochs=30).fit(RINGS, CLASSES)
     assert accuracy(learned.metric_) >= 0.9
     assert accuracy(learner(max_epochs=30).fit(RINGS, CLASSES).metric_) <= 0.7
     assert_allclose(learned.transform(RINGS.points), learned.metric_.project(RINGS))
@@ -118,15 +119,15 @@ def test_a_feature_map_tells_rings_apart_and_a_linear_metric_does_not(feature_ma
 
 def test_a_feature_map_is_neither_changed_nor_fitted_itself():
     given = SplineTransformer(5)
-    learned = learner(feature_map=given)
+    learned = learner(form=Mapped(given))
     learned.fit(RINGS, CLASSES)
     assert not hasattr(given, "bsplines_")
-    assert learned.feature_map is given
-    assert clone(learned).get_params()["feature_map"].n_knots == 5
+    assert learned.form.transformer is given
+    assert clone(learned).get_params()["form"].transformer.n_knots == 5
 
 
 def test_a_metric_behind_a_map_has_the_given_features_and_no_components():
-    metric = learner(feature_map=SplineTransformer(4)).fit(D, y).metric_
+    metric = learner(form=Mapped(SplineTransformer(4))).fit(D, y).metric_
     assert isinstance(metric, MappedMetric)
     assert metric.features == D.features
     with pytest.raises(TypeError, match=r"metric\.inner\.components"):
@@ -136,7 +137,7 @@ def test_a_metric_behind_a_map_has_the_given_features_and_no_components():
 
 
 def test_a_file_of_a_mapped_metric_asks_for_its_map_and_knows_another(tmp_path):
-    metric = learner(feature_map=SplineTransformer(4)).fit(D, y).metric_
+    metric = learner(form=Mapped(SplineTransformer(4))).fit(D, y).metric_
     with pytest.raises(ValueError, match=r"feature map \(SplineTransformer\), which is not in the file"):
         saved_and_loaded(metric, tmp_path)
     other = SplineTransformer(4).fit(D.points[::2] * 1.1)
@@ -147,13 +148,13 @@ def test_a_file_of_a_mapped_metric_asks_for_its_map_and_knows_another(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"metric": "curved"}, "metric is 'curved': expected 'linear' or 'diagonal'"),
-        ({"metric": "diagonal", "n_components": 2}, "leave n_components out"),
-        ({"metric": "diagonal", "init": np.ones((2, 7))}, r"init has shape \(2, 7\)"),
+        ({"form": "curved"}, "form is 'curved': expected 'linear', 'diagonal'"),
+        ({"form": "diagonal", "n_components": 2}, "leave n_components out"),
+        ({"form": "diagonal", "init": np.ones((2, 7))}, r"init has shape \(2, 7\)"),
         ({"cost": "cubic"}, "cost is 'cubic': expected one of"),
-        ({"feature_map": FunctionTransformer(lambda x: np.where(x > 0, x, np.nan))}, "gave NaN or infinity"),
-        ({"feature_map": FunctionTransformer(lambda x: x[:3])}, r"made shape \(3, 7\) of 135 points"),
-        ({"feature_map": FunctionTransformer(lambda x: x[:, 0])}, r"made shape \(135,\)"),
+        ({"form": Mapped(FunctionTransformer(lambda x: np.where(x > 0, x, np.nan)))}, "gave NaN or infinity"),
+        ({"form": Mapped(FunctionTransformer(lambda x: x[:3]))}, r"made shape \(3, 7\) of 135 points"),
+        ({"form": Mapped(FunctionTransformer(lambda x: x[:, 0]))}, r"made shape \(135,\)"),
     ],
 )
 def test_bad_choices_are_refused(options, message):
@@ -164,7 +165,7 @@ def test_bad_choices_are_refused(options, message):
 @pytest.mark.parametrize("feature_map", ["spline", SplineTransformer, object()])
 def test_what_is_no_transformer_is_no_feature_map(feature_map):
     with pytest.raises(TypeError, match="expected a scikit-learn transformer"):
-        learner(feature_map=feature_map).fit(D, y)
+        learner(form=Mapped(feature_map)).fit(D, y)
 
 
 def test_matrices_of_other_costs_are_not_blended():

@@ -207,9 +207,7 @@ def test_both_spaces_are_tried_where_there_are_many_features():
     assert {row["space"] for row in quick_search().fit(D, y).scores_} == {"features", "components"}
     narrow, labels = cohort()
     assert {row["space"] for row in quick_search().fit(narrow, labels).scores_} == {"features"}
-    own = quick_search(spaces=["components"]).set_params(
-        learner=gm.GroundMetricLearner(metric="diagonal", max_epochs=5)
-    )
+    own = quick_search(spaces=["components"]).set_params(learner=gm.GroundMetricLearner(form="diagonal", max_epochs=5))
     assert {row["space"] for row in own.fit(D, y).scores_} == {"features"}  # no diagonal of these features
 
 

@@ -43,12 +43,12 @@ OPTIONS = {
     "plain": ({}, CLASSES, {}),
     "manhattan": ({"cost": "manhattan"}, CLASSES, {}),
     "squared": ({"cost": "squared"}, CLASSES, {}),
-    "diagonal": ({"metric": "diagonal"}, CLASSES, {}),
-    "diagonal manhattan": ({"metric": "diagonal", "cost": "manhattan"}, CLASSES, {}),
-    "diagonal squared": ({"metric": "diagonal", "cost": "squared"}, CLASSES, {}),
-    "mapped": ({"feature_map": QUADRATIC}, CLASSES, {}),
-    "mapped manhattan": ({"feature_map": QUADRATIC, "cost": "manhattan"}, CLASSES, {}),
-    "mapped diagonal squared": ({"feature_map": QUADRATIC, "metric": "diagonal", "cost": "squared"}, CLASSES, {}),
+    "diagonal": ({"form": "diagonal"}, CLASSES, {}),
+    "diagonal manhattan": ({"form": "diagonal", "cost": "manhattan"}, CLASSES, {}),
+    "diagonal squared": ({"form": "diagonal", "cost": "squared"}, CLASSES, {}),
+    "mapped": ({"form": gm.learning.Mapped(QUADRATIC)}, CLASSES, {}),
+    "mapped manhattan": ({"form": gm.learning.Mapped(QUADRATIC), "cost": "manhattan"}, CLASSES, {}),
+    "mapped diagonal squared": ({"form": gm.learning.Mapped(QUADRATIC, "diagonal"), "cost": "squared"}, CLASSES, {}),
     "one component": ({"n_components": 1, "cost": "squared"}, CLASSES, {}),
     "no penalty": ({"penalty": None}, CLASSES, {}),
     "l1": ({"penalty": "l1", "cost": "manhattan"}, CLASSES, {}),
@@ -59,7 +59,7 @@ OPTIONS = {
     "several": ({"target": ["classes", "ordered"], "cost": "manhattan"}, [CLASSES, VALUES], {}),
     "strata": ({"nuisance": 2.0, "cost": "manhattan"}, CLASSES, {"strata": BATCHES}),
     "balanced": ({"class_weight": "balanced"}, np.arange(N) % 4 == 0, {}),
-    "nearest": ({"neighbors": "nearest", "refresh": 1, "cost": "manhattan"}, CLASSES, {}),
+    "nearest": ({"neighbors": gm.learning.Nearest(refresh=1), "cost": "manhattan"}, CLASSES, {}),
 }
 
 

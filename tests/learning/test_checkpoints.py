@@ -17,15 +17,20 @@ from sklearn.base import clone
 import groundmetric as gm
 from groundmetric._internal import arrays as array_files
 from groundmetric._internal import files as safe_files
+from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning.checkpoint import Checkpoints
-from groundmetric.learning.training import _Run
+from groundmetric.learning.training import Training
 
 OPTIONS = {
     "plain": {},
-    "lasso, validation, restarts": {"penalty": "l1", "validation_fraction": 0.3, "n_restarts": 2, "patience": 2},
-    "nearest": {"neighbors": "nearest", "refresh": 2},
-    "diagonal": {"metric": "diagonal"},
-    "little memory": {"memory": 0.004},
+    "lasso, validation": {
+        "penalty": "l1",
+        "batch_size": 20,
+        "stopping": EarlyStopping(validation_fraction=0.3, patience=2),
+    },
+    "nearest": {"neighbors": Nearest(refresh=2)},
+    "diagonal": {"form": "diagonal"},
+    "little memory": {"solver": gm.transport.Exact(memory=0.004)},
     "one component": {"n_components": 1},
 }
 
@@ -41,9 +46,9 @@ class Stopped(Exception):
     """Stands for a power cut."""
 
 
-def learner(path=None, **options):
+def learner(path=None, every=0.0, **options):
     options = {"max_epochs": 4, "batch_size": 40, "n_neighbors": 2, "random_state": 0, **options}
-    return gm.GroundMetricLearner(checkpoint=path, checkpoint_every=0.0, **options)
+    return gm.GroundMetricLearner(checkpoint=None if path is None else Checkpoint(path, every=every), **options)
 
 
 def stop_after(monkeypatch, n_writes):
@@ -101,7 +106,7 @@ def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, data):
 
 
 def test_without_a_seed_a_stopped_run_goes_on_as_it_began(tmp_path, monkeypatch, data):
-    options = {"random_state": None, "validation_fraction": 0.3}
+    options = {"random_state": None, "stopping": EarlyStopping(validation_fraction=0.3)}
     stopped_run(tmp_path / "c", data, 3, **options)
     content = (tmp_path / "c").read_bytes()
     one = learner(tmp_path / "c", **options).fit(*data)
@@ -135,7 +140,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path, data, what, change)
 
 def test_jobs_and_time_may_change(tmp_path, data):
     stopped_run(tmp_path / "c", data, 3)
-    again = clone(learner(tmp_path / "c", n_jobs=2)).set_params(checkpoint_every=3.0).fit(*data)
+    again = clone(learner(tmp_path / "c", every=3.0, n_jobs=2)).fit(*data)
     assert_same(again, learner().fit(*data))
 
 
@@ -223,8 +228,6 @@ def test_a_newer_format_and_a_folder_are_refused(tmp_path, data):
         learner(path).fit(*data)
     with pytest.raises(ValueError, match="folder"):
         learner(tmp_path).fit(*data)
-    with pytest.raises(ValueError, match="checkpoint_every"):
-        learner(path).set_params(checkpoint_every=-1.0).fit(*data)
 
 
 PRECIOUS = [b"a,b\n1,2\n", b"\x89HDF\r\n\x1a\n" + bytes(90), b'{"format": "groundmetric.GroundMetric", "version": 3}']
@@ -257,7 +260,7 @@ def test_what_somebody_puts_there_meanwhile_is_not_replaced_and_learning_goes_on
 
 def interrupted(path, data, *, times=1, **options):
     """Learning with so many signals in the midst of its third step, and none due to be written."""
-    inner, count, before = _Run.step, [0], signal.getsignal(signal.SIGINT)
+    inner, count, before = Training.step, [0], signal.getsignal(signal.SIGINT)
 
     def step(self):
         count[0] += 1
@@ -267,9 +270,9 @@ def interrupted(path, data, *, times=1, **options):
         return inner(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Run, "step", step)
+        patch.setattr(Training, "step", step)
         with pytest.warns(UserWarning, match="interrupted"):
-            found = learner(path, **options).set_params(checkpoint_every=60.0).fit(*data)
+            found = learner(path, every=60.0, **options).fit(*data)
     assert signal.getsignal(signal.SIGINT) is before
     return found
 
@@ -310,8 +313,9 @@ def test_killed_at_random_moments_it_ends_with_the_same_result(tmp_path, data):
         rng = np.random.default_rng(0)
         owner, y = np.repeat(np.arange(12), 10), np.arange(12) % 3
         D = gm.Distributions(rng.normal(size=(120, 4)) + 0.5 * np.eye(4)[y][owner], owner)
-        gm.GroundMetricLearner(max_epochs=300, tol=0.0, batch_size=40, n_neighbors=2, random_state=0,
-                               checkpoint=sys.argv[1], checkpoint_every=0.0).fit(D, y)
+        gm.GroundMetricLearner(max_epochs=300, stopping=gm.learning.EarlyStopping(tol=0.0),
+                               batch_size=40, n_neighbors=2, random_state=0,
+                               checkpoint=gm.learning.Checkpoint(sys.argv[1], every=0.0)).fit(D, y)
     """)
     path, random = tmp_path / "c", np.random.default_rng(0)
     for _ in range(2):
@@ -322,8 +326,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_result(tmp_path, data):
         time.sleep(random.uniform(0.0, 0.3))
         os.kill(child.pid, signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-    options = {"max_epochs": 300, "tol": 0.0}
-    resumed = learner(path, **options).set_params(checkpoint_every=60.0)
+    options = {"max_epochs": 300, "stopping": EarlyStopping(tol=0.0)}
+    resumed = learner(path, every=60.0, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         assert_same(resumed.fit(*data), learner(**options).fit(*data))

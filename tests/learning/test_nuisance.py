@@ -5,21 +5,21 @@ import pytest
 from numpy.testing import assert_allclose
 
 from groundmetric.learning.penalties import StrataVariance
-from groundmetric.supervision import Classes, Ordered, Supervision
+from groundmetric.supervision import ClassTarget, OrderedTarget, Supervision
 
 RANDOM = np.random.default_rng(0)
 N, FEATURES = 20, 5
 LABELS, STRATA = np.arange(N) % 2, RANDOM.permutation(np.arange(N) % 3)
 MEANS = RANDOM.normal(size=(N, FEATURES))
-CLASSES = (Classes(LABELS),)
-SEVERAL = (Classes(LABELS), Ordered.of(np.where(LABELS, np.nan, np.arange(N, dtype=float))))
+CLASSES = (ClassTarget(LABELS),)
+SEVERAL = (ClassTarget(LABELS), OrderedTarget.of(np.where(LABELS, np.nan, np.arange(N, dtype=float))))
 
 
 def penalty(means=MEANS, targets=CLASSES, strata=STRATA):
     return StrataVariance(means, Supervision(targets, np.ones(len(targets)), strata))
 
 
-@pytest.mark.parametrize("targets", [(Classes(LABELS),), (Ordered.of(np.arange(N, dtype=float)),), SEVERAL])
+@pytest.mark.parametrize("targets", [(ClassTarget(LABELS),), (OrderedTarget.of(np.arange(N, dtype=float)),), SEVERAL])
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_gradient_is_that_of_finite_differences(targets, k):
     W, share, step = RANDOM.normal(size=(k, FEATURES)), penalty(targets=targets), 1e-6

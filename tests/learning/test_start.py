@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
 from groundmetric.learning.init import discriminants, discriminating_start
-from groundmetric.supervision import Classes, Ordered, Supervision, TargetDistances
+from groundmetric.supervision import ClassTarget, DistanceTarget, OrderedTarget, Supervision
 
 N, POINTS, FEATURES = 30, 20, 6
 LABEL = np.arange(N) % 3
@@ -22,10 +22,10 @@ def cohort(*effects):
 
 
 TARGETS = {
-    "classes": Classes(LABEL),
-    "ordered": Ordered.of(LABEL.astype(float)),
-    "continuous": Ordered.of(LABEL + np.linspace(0.0, 0.1, N)),
-    "distances": TargetDistances.of(np.abs(LABEL[:, None] - LABEL).astype(float)),
+    "classes": ClassTarget(LABEL),
+    "ordered": OrderedTarget.of(LABEL.astype(float)),
+    "continuous": OrderedTarget.of(LABEL + np.linspace(0.0, 0.1, N)),
+    "distances": DistanceTarget.of(np.abs(LABEL[:, None] - LABEL).astype(float)),
 }
 
 
@@ -40,7 +40,8 @@ def test_strata_that_follow_the_label_are_looked_within():
     batch = np.where(np.arange(N) % 10 == 0, 1, LABEL > 0).astype(int)
     D = cohort(LABEL, 5.0 * batch)
     plain, within = (
-        discriminants(D, Classes(LABEL), ONE, np.random.RandomState(0), strata=strata)[0] for strata in (None, batch)
+        discriminants(D, ClassTarget(LABEL), ONE, np.random.RandomState(0), strata=strata)[0]
+        for strata in (None, batch)
     )
     assert abs(within[1] / within[0]) < 0.1 < abs(plain[1] / plain[0])
 
@@ -49,7 +50,7 @@ def test_of_several_labels_the_heavier_comes_first_and_each_sees_its_own():
     D = cohort(LABEL, 2.0 * BATCH)
     half = np.where(np.arange(N) < N // 2, BATCH, -1)
     for shares, first in (([9.0, 1.0], 0), ([1.0, 9.0], 1)):
-        known = Supervision((Ordered.of(LABEL.astype(float)), Classes(half)), np.array(shares))
+        known = Supervision((OrderedTarget.of(LABEL.astype(float)), ClassTarget(half)), np.array(shares))
         start = discriminating_start(D, known, ONE, 4, np.random.RandomState(0))
         assert np.argmax(np.abs(start[0])) == first
         assert_allclose(np.linalg.norm(start[0]), np.sqrt(FEATURES) / 16)

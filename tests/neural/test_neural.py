@@ -18,6 +18,7 @@ from groundmetric import (  # noqa: E402
 )
 from groundmetric._internal.executor import Threads  # noqa: E402
 from groundmetric.datasets import make_rings  # noqa: E402
+from groundmetric.learning import EarlyStopping, Mapped, Nearest  # noqa: E402
 from groundmetric.learning.objective import Objective  # noqa: E402
 from groundmetric.metrics.cost import Cost  # noqa: E402
 from groundmetric.neural.learner import DistanceModel, EmbeddingModel  # noqa: E402
@@ -146,10 +147,10 @@ OPTIONS = [
     {},
     {"cost": "manhattan"},
     {"cost": "squared"},
-    {"neighbors": "nearest", "refresh": 1},
-    {"validation_fraction": 0.3},
+    {"neighbors": Nearest(refresh=1)},
+    {"stopping": EarlyStopping(validation_fraction=0.3)},
     {"penalty": "l2_squared"},
-    {"feature_map": StandardScaler()},
+    {"form": Mapped(StandardScaler())},
     {"optimiser": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9)},
 ]
 
@@ -184,7 +185,7 @@ def test_the_module_given_is_not_changed_and_batch_statistics_are_kept():
     )
     module = torch.nn.Sequential(*layers)
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    learned = learner(module, validation_fraction=0.3).fit(D, y)
+    learned = learner(module, stopping=EarlyStopping(validation_fraction=0.3)).fit(D, y)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert not torch.equal(learned.module_[1].running_mean, module[1].running_mean)
     assert_array_equal(learned.transform(D), learned.transform(D))
@@ -263,7 +264,7 @@ def test_what_cannot_be_learned_is_refused():
     with pytest.raises(ValueError, match="the module itself is the cost"):
         learner(Bent(torch.float32), pairwise=True, cost="squared").fit(D, y)
     with pytest.raises(ValueError, match="let the module map the points itself"):
-        learner(Bent(torch.float32), pairwise=True, feature_map=StandardScaler()).fit(D, y)
+        learner(Bent(torch.float32), pairwise=True, form=Mapped(StandardScaler())).fit(D, y)
 
 
 def test_a_loss_that_explodes_says_so():

@@ -269,7 +269,7 @@ def test_unknown_keywords_are_named(cohort):
 
 def test_own_penalties_and_starts_are_stored_as_far_as_a_file_can(cohort, tmp_path):
     start = np.ones((1, 10))
-    learn(cohort, genes="programme", penalty=gm.learning.Lasso(), init=start, n_components=1)
+    learn(cohort, genes="programme", penalty=gm.penalties.Lasso(), init=start, n_components=1)
     cohort.write_h5ad(tmp_path / "cells.h5ad")
     kept = ad.read_h5ad(tmp_path / "cells.h5ad").uns["groundmetric"]["learner"]
     assert "Lasso" in kept["penalty"]
@@ -286,7 +286,7 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
     assert labels["labels"].tolist() == [0] * 5 + [1] * 5
 
 
-@pytest.mark.parametrize("options", [{"cost": "manhattan"}, {"feature_map": "anything"}])
+@pytest.mark.parametrize("options", [{"cost": "manhattan"}, {"form": gm.learning.Mapped("anything")}])
 def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
     with pytest.raises(ValueError, match="use GroundMetricLearner on Distributions"):
         make_learner(options, 0)

@@ -8,9 +8,10 @@ import pytest
 import groundmetric as gm
 from groundmetric._anndata.chunks import read
 from groundmetric._anndata.obs import draw, samples_of
+from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning.checkpoint import Checkpoints
 
-OPTIONS = {"sample_key": "sample", "label_key": "condition", "max_epochs": 6, "tol": 0.0}
+OPTIONS = {"sample_key": "sample", "label_key": "condition", "max_epochs": 6, "stopping": EarlyStopping(tol=0.0)}
 
 
 def learn(cells, **options):
@@ -82,7 +83,7 @@ def test_what_cannot_be_resampled(cohort):
         gm.tl.learn(cohort, **OPTIONS, n_cells=None, resample=True)
 
 
-FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 24, "checkpoint_every": 0.0}
+FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 24}
 
 
 class Stopped(Exception):
@@ -118,37 +119,37 @@ def assert_same(one, other):
     "options",
     [
         {},
-        {"neighbors": "nearest", "refresh": 1},
-        {"validation_fraction": 0.3, "n_restarts": 2, "batch_key": "batch"},
+        {"neighbors": Nearest(refresh=1)},
+        {"stopping": EarlyStopping(tol=0.0, validation_fraction=0.3), "batch_key": "batch"},
     ],
-    ids=["plain", "nearest", "validation, restarts, batches"],
+    ids=["plain", "nearest", "validation, batches"],
 )
 def test_stopped_anywhere_it_goes_on_to_the_same_result(cohort, tmp_path, options):
     cohort.obs["batch"] = cohort.obs["sample"].cat.codes.to_numpy() // 2 % 2
     whole = learn(cohort, **FRESH, **options)
-    n_writes = stopped_after(-1, cohort, **options, checkpoint=tmp_path / "whole")
+    n_writes = stopped_after(-1, cohort, **options, checkpoint=Checkpoint(tmp_path / "whole", every=0.0))
     assert n_writes > FRESH["max_epochs"]  # within epochs, too
     for stop in range(1, n_writes + 1, 1 if not options else 5):
         state = tmp_path / str(stop)
-        assert stopped_after(stop, cohort, **options, checkpoint=state) == stop
-        assert_same(learn(cohort, **FRESH, **options, checkpoint=state), whole)
+        assert stopped_after(stop, cohort, **options, checkpoint=Checkpoint(state, every=0.0)) == stop
+        assert_same(learn(cohort, **FRESH, **options, checkpoint=Checkpoint(state, every=0.0)), whole)
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")
 def test_a_state_of_other_cells_is_refused(cohort, tmp_path):
     """Also where the first draw, by which data are recognised at first, is the same."""
-    stop = stopped_after(-1, cohort, checkpoint=tmp_path / "whole") - 1
-    assert stopped_after(stop, cohort, checkpoint=tmp_path / "state") == stop
+    stop = stopped_after(-1, cohort, checkpoint=Checkpoint(tmp_path / "whole", every=0.0)) - 1
+    assert stopped_after(stop, cohort, checkpoint=Checkpoint(tmp_path / "state", every=0.0)) == stop
     for options in ({"resample": False}, {"n_cells": 11}):
         with pytest.raises(ValueError, match="checkpoint of other"):
-            learn(cohort, **{**FRESH, **options}, checkpoint=tmp_path / "state")
+            learn(cohort, **{**FRESH, **options}, checkpoint=Checkpoint(tmp_path / "state", every=0.0))
     samples = samples_of(cohort.obs, "sample")
     late = np.setdiff1d(draw(samples, 12, 0, FRESH["max_epochs"] - 1), draw(samples, 12, 0))
     changed = cohort.copy()
     factor = np.where(np.isin(np.arange(cohort.n_obs), late), 1.5, 1.0).astype(np.float32)
     changed.X = changed.X.multiply(factor[:, None]).tocsr()
     with pytest.raises(ValueError, match="after 2 epochs are not those of the checkpoint"):
-        learn(changed, **FRESH, checkpoint=tmp_path / "state")
+        learn(changed, **FRESH, checkpoint=Checkpoint(tmp_path / "state", every=0.0))
 
 
 def test_a_draw_depends_on_the_turn(cohort):

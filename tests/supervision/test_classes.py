@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from groundmetric.supervision import Classes, Triplets, nearest_triplets, random_triplets
+from groundmetric.supervision import ClassTarget, Triplets, nearest_triplets, random_triplets
 from groundmetric.supervision.targets import Pool
 
 SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
@@ -143,18 +143,20 @@ def test_a_seed_gives_the_triplets_that_it_always_gave(sizes, t, seed):
 @given(class_sizes, st.integers(1, 3))
 def test_balanced_classes_make_up_the_same_share_of_the_loss(sizes, t):
     labels = labels_of(sizes)
-    for triplets in both_kinds(Classes(labels, balanced=True), t):
+    for triplets in both_kinds(ClassTarget(labels, balanced=True), t):
         shares = np.bincount(labels[triplets.j], weights=triplets.weights)
         if len(triplets):
             assert_allclose(shares[shares > 0], len(triplets) / np.count_nonzero(shares))
-    plain, balanced = (random_triplets(Classes(labels, balanced=one), t, np.random.RandomState(0)) for one in (0, 1))
+    plain, balanced = (
+        random_triplets(ClassTarget(labels, balanced=one), t, np.random.RandomState(0)) for one in (0, 1)
+    )
     assert_array_equal([plain.i, plain.j, plain.k], [balanced.i, balanced.j, balanced.k])
 
 
 def test_classes_of_one_size_need_no_weights():
     labels = labels_of((5, 5, 5))
-    assert random_triplets(Classes(labels, balanced=True), 2, np.random.RandomState(0)).weight is None
-    assert Classes(labels, balanced=True).at(np.arange(9)).balanced
+    assert random_triplets(ClassTarget(labels, balanced=True), 2, np.random.RandomState(0)).weight is None
+    assert ClassTarget(labels, balanced=True).at(np.arange(9)).balanced
 
 
 def test_from_large_classes_neighbours_are_drawn_without_a_copy_of_the_class(monkeypatch):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from groundmetric.supervision import Ordered, nearest_triplets, random_triplets
+from groundmetric.supervision import OrderedTarget, nearest_triplets, random_triplets
 from groundmetric.supervision.triplets import as_target, candidates
 
 
@@ -55,7 +55,7 @@ def test_strata_that_are_the_classes_leave_no_choice():
 
 def test_ordered_labels_within_strata():
     labels, strata = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 2.0]), np.array([0, 0, 0, 1, 1, 1])
-    found = drawn(Ordered(labels, 0.0), strata)
+    found = drawn(OrderedTarget(labels, 0.0), strata)
     assert np.all(strata[found.i] != strata[found.j])
     assert np.all(strata[found.k] == strata[found.j])
     assert np.all(np.abs(labels[found.k] - labels[found.j]) > np.abs(labels[found.i] - labels[found.j]))

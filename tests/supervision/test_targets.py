@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from groundmetric.supervision import Classes, Ordered, Supervision, TargetDistances, nearest_triplets, random_triplets
+from groundmetric.supervision import (
+    ClassTarget,
+    DistanceTarget,
+    OrderedTarget,
+    Supervision,
+    nearest_triplets,
+    random_triplets,
+)
 
 SEED = 3
 
@@ -26,7 +33,7 @@ gaps = st.sampled_from([0.0, 0.5, 2.0])
 @given(values, gaps, st.integers(1, 3))
 def test_every_triplet_of_ordered_labels_satisfies_its_inequality(labels, gap, t):
     labels = np.array(labels, dtype=float)
-    found = drawn(Ordered(labels, gap), t)
+    found = drawn(OrderedTarget(labels, gap), t)
     nearer, farther = np.abs(labels[found.i] - labels[found.j]), np.abs(labels[found.k] - labels[found.j])
     assert np.all(farther - nearer > gap)
     assert np.all(found.i != found.j)
@@ -37,10 +44,10 @@ def test_every_triplet_of_ordered_labels_satisfies_its_inequality(labels, gap, t
 @given(values, gaps, st.floats(0.01, 100.0), st.floats(-50.0, 50.0))
 def test_units_and_origin_of_a_label_do_not_matter(labels, gap, factor, shift):
     labels = np.array(labels, dtype=float)
-    one, other = drawn(Ordered(labels, gap)), drawn(Ordered(labels * factor + shift, gap * factor))
+    one, other = drawn(OrderedTarget(labels, gap)), drawn(OrderedTarget(labels * factor + shift, gap * factor))
     assert as_set(one) == as_set(other)
     assert_allclose(one.weights, other.weights, rtol=1e-6)
-    assert as_set(drawn(Ordered.of(labels))) == as_set(drawn(Ordered.of(labels * factor + shift)))
+    assert as_set(drawn(OrderedTarget.of(labels))) == as_set(drawn(OrderedTarget.of(labels * factor + shift)))
 
 
 @given(st.lists(st.integers(0, 3), min_size=3, max_size=12), st.permutations(range(4)))
@@ -56,7 +63,7 @@ def test_distances_of_0_and_1_are_classes(labels):
     labels = np.array(labels)
     matrix = (labels[:, None] != labels).astype(float)
     everyone = labels.size  # so that draws make no difference
-    by_matrix, by_class = drawn(TargetDistances.of(matrix, 0.0), everyone), drawn(Classes(labels), everyone)
+    by_matrix, by_class = drawn(DistanceTarget.of(matrix, 0.0), everyone), drawn(ClassTarget(labels), everyone)
     assert as_set(by_matrix) == as_set(by_class)
     assert_allclose(by_matrix.weights, 1.0)
 
@@ -64,7 +71,7 @@ def test_distances_of_0_and_1_are_classes(labels):
 def test_the_weighted_loss_is_that_of_all_triplets_there_are():
     """Each drawn one stands for its level, so that sums of weights do not depend on how many are drawn."""
     labels = np.repeat([0.0, 1.0, 2.0], [9, 5, 3])
-    few, everyone = drawn(Ordered.of(labels), 2), drawn(Ordered.of(labels), 99)
+    few, everyone = drawn(OrderedTarget.of(labels), 2), drawn(OrderedTarget.of(labels), 99)
     excess = np.abs(labels[everyone.k] - labels[everyone.j]) - np.abs(labels[everyone.i] - labels[everyone.j])
     assert_allclose(everyone.weights, excess / excess.mean())
 
@@ -77,14 +84,14 @@ def test_the_weighted_loss_is_that_of_all_triplets_there_are():
 
 def test_two_ordered_classes_are_classes():
     labels = np.array([0, 1, 1, 0, 1, 0])
-    one, other = drawn(Ordered.of(labels.astype(float))), drawn(Classes(labels))
+    one, other = drawn(OrderedTarget.of(labels.astype(float))), drawn(ClassTarget(labels))
     assert_array_equal([one.i, one.j, one.k], [other.i, other.j, other.k])
     assert_allclose(one.weights, 1.0)
 
 
 def test_three_ordered_classes_add_what_classes_do_not_say():
     labels = np.array([0.0, 0.0, 1.0, 1.0, 2.0, 2.0])
-    ordered, plain = as_set(drawn(Ordered.of(labels), 2)), as_set(drawn(Classes(labels.astype(int)), 2))
+    ordered, plain = as_set(drawn(OrderedTarget.of(labels), 2)), as_set(drawn(ClassTarget(labels.astype(int)), 2))
     assert plain < ordered
     assert {(labels[i], labels[j], labels[k]) for i, j, k in ordered - plain} == {(1, 0, 2), (1, 2, 0)}
 
@@ -92,7 +99,7 @@ def test_three_ordered_classes_add_what_classes_do_not_say():
 def test_a_line_of_targets_gives_the_triplets_of_its_values():
     labels = np.array([0.0, 1.0, 3.0, 7.0])
     matrix = np.abs(labels[:, None] - labels)
-    assert as_set(drawn(TargetDistances.of(matrix, 0.5), 9)) == as_set(drawn(Ordered(labels, 0.5), 9))
+    assert as_set(drawn(DistanceTarget.of(matrix, 0.5), 9)) == as_set(drawn(OrderedTarget(labels, 0.5), 9))
 
 
 @pytest.mark.parametrize("kind", ["classes", "ordered", "distances"])
@@ -100,13 +107,13 @@ def test_the_unlabelled_are_in_no_triplet(kind):
     values, nobody = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 1.0]), [2, 5]
     known = np.setdiff1d(np.arange(values.size), nobody)
     if kind == "classes":
-        target = Classes(np.where(np.isin(np.arange(values.size), nobody), -1, values.astype(int)))
+        target = ClassTarget(np.where(np.isin(np.arange(values.size), nobody), -1, values.astype(int)))
     elif kind == "ordered":
-        target = Ordered(np.where(np.isin(np.arange(values.size), nobody), np.nan, values), 0.0)
+        target = OrderedTarget(np.where(np.isin(np.arange(values.size), nobody), np.nan, values), 0.0)
     else:
         matrix = np.abs(values[:, None] - values)
         matrix[nobody], matrix[:, nobody] = np.nan, np.nan
-        target = TargetDistances(matrix, 0.0)
+        target = DistanceTarget(matrix, 0.0)
     found, without = drawn(target, 9), drawn(target.at(known), 9)
     assert as_set(found) == {(known[i], known[j], known[k]) for i, j, k in as_set(without)}
     assert len(found) > 0
@@ -115,18 +122,21 @@ def test_the_unlabelled_are_in_no_triplet(kind):
 
 def test_unknown_entries_of_targets_are_not_compared():
     matrix = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, np.nan], [2.0, np.nan, 0.0]])
-    assert as_set(drawn(TargetDistances.of(matrix, 0.0))) == {(1, 0, 2)}
+    assert as_set(drawn(DistanceTarget.of(matrix, 0.0))) == {(1, 0, 2)}
 
 
 def test_many_values_are_drawn_from_fifths():
     labels = np.arange(50.0)
-    found = drawn(Ordered(labels, 0.0), 3)
+    found = drawn(OrderedTarget(labels, 0.0), 3)
     one = np.unique(np.concatenate([found.i[found.j == 0], found.k[found.j == 0]]))
     assert_array_equal(np.bincount((one // 10).astype(int)), 3)
 
 
 def test_several_labels_make_up_their_shares_of_the_loss():
-    classes, values = Classes(np.array([0, 0, 1, 1, 1, -1])), Ordered.of(np.array([1.0, 2.0, 5.0, np.nan, 9.0, 3.0]))
+    classes, values = (
+        ClassTarget(np.array([0, 0, 1, 1, 1, -1])),
+        OrderedTarget.of(np.array([1.0, 2.0, 5.0, np.nan, 9.0, 3.0])),
+    )
     known = Supervision((classes, values), np.array([3.0, 1.0]))
     found = drawn(known)
     n_first = len(drawn(classes))

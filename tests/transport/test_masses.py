@@ -63,8 +63,8 @@ def test_equal_masses_are_the_smallest_that_balance(n, m):
 
 
 def test_masses_of_cohorts_lie_one_behind_the_other():
-    A = gm.Distributions(np.zeros((3, 1)), groups=["a", "b", "b"], weights=[1.0, 1.0, 3.0])
-    B = gm.Distributions(np.zeros((2, 1)), groups=["c", "c"])
+    A = gm.Distributions(np.zeros((3, 1)), samples=["a", "b", "b"], weights=[1.0, 1.0, 3.0])
+    B = gm.Distributions(np.zeros((2, 1)), samples=["c", "c"])
     masses = Masses.of(A, B)
     assert len(masses) == 3
     assert_array_equal(masses.bounds, [0, 1, 3, 5])

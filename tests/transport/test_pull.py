@@ -54,7 +54,7 @@ def test_pull_is_the_slope_after_warm_solves_too(k):
 @pytest.mark.parametrize("k", [1, 3])
 def test_pull_of_two_single_points_is_the_unit_vector_between_them(k):
     x, y = np.full(k, 2.0), np.zeros(k)
-    pairs = transport(gm.Distributions([x, y], groups=[0, 1]))
+    pairs = transport(gm.Distributions([x, y], samples=[0, 1]))
     unit = np.full(k, 1.0 / np.sqrt(k))
     assert_allclose(solved_pull(pairs, np.array([0]), np.array([3.0])), [3 * unit, -3 * unit], rtol=1e-14)
 
@@ -75,7 +75,7 @@ def test_coinciding_points_pull_nothing(k, weights):
 def test_points_that_stay_in_place_pull_nothing_where_others_move(k):
     points = np.zeros((4, k))
     points[3] = 1.0
-    pairs = transport(gm.Distributions(points, groups=[0, 0, 1, 1]))
+    pairs = transport(gm.Distributions(points, samples=[0, 0, 1, 1]))
     pull = solved_pull(pairs, np.array([0]), np.array([1.0]))
     assert np.isfinite(pull).all()
     assert_array_equal(pull[2], 0.0)

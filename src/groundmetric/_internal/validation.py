@@ -5,16 +5,23 @@ from __future__ import annotations
 import importlib.util
 import numbers
 import unicodedata
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from .alignment import Roll, aligned
 
 if TYPE_CHECKING:
     from ..distributions import Distributions
+
+
+class InterruptedWarning(ConvergenceWarning):
+    """Learning was interrupted; what was learned so far is kept."""
+
 
 # Unicode's control and format characters (bidirectional overrides, zero-width spaces), line separators, surrogates.
 _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
@@ -68,6 +75,23 @@ def refuse_mask(values: Any, name: str) -> None:
             f"{name} has {len(masked)} of {values.size} entries masked, e.g. at {place}: give them a value "
             "(`.filled(…)`) or drop them"
         )
+
+
+def refuse_groups(other: Mapping[str, Any], function: str) -> None:
+    """Raise for keywords that a function does not take; `groups` once was the name of `samples`.
+
+    >>> refuse_groups({"groups": ["a", "b"]}, "Distributions")
+    Traceback (most recent call last):
+    ...
+    TypeError: Distributions takes no groups (patients that a split keeps together): ...
+    """
+    if "groups" in other:
+        raise TypeError(
+            f"{function} takes no groups (patients that a split keeps together): which distribution each row belongs "
+            "to is `samples`"
+        )
+    if other:
+        raise TypeError(f"{function} got an unexpected keyword argument {next(iter(other))!r}")
 
 
 def is_missing(value: Any) -> bool:
@@ -176,7 +200,7 @@ def check_classes(labels: np.ndarray, name: str = "y") -> None:
         raise ValueError(f"{error} Continuous or ordered labels need target='ordered'.") from None
 
 
-def labels_of_groups(D: Distributions, labels: np.ndarray, shown: np.ndarray | None = None) -> np.ndarray:
+def labels_of_samples(D: Distributions, labels: np.ndarray, shown: np.ndarray | None = None) -> np.ndarray:
     """One label per distribution from one per row; they must agree. `shown` are the labels as an error names them."""
     by_point = labels[D.order]
     first = by_point[D.bounds[:-1]]
@@ -189,7 +213,7 @@ def labels_of_groups(D: Distributions, labels: np.ndarray, shown: np.ndarray | N
         d = int(np.searchsorted(D.bounds, differs[0], side="right")) - 1
         members = (labels if shown is None else shown)[D.order][D.bounds[d] : D.bounds[d + 1]]
         found = sorted(set(members.tolist()), key=lambda label: (str(type(label)), label))
-        raise ValueError(f"group {D.names[d]!r} has labels {found}: a distribution needs exactly one")
+        raise ValueError(f"sample {D.names[d]!r} has labels {found}: a distribution needs exactly one")
     return first
 
 

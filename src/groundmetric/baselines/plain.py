@@ -93,7 +93,7 @@ class Euclidean(_Plain):
         Divide every feature by its standard deviation over the training points.
 
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], groups=["a", "b"])
+    >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], samples=["a", "b"])
     >>> Euclidean().fit(D).distances(D).tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
@@ -110,7 +110,7 @@ class Manhattan(_Plain):
         Divide every feature by its standard deviation over the training points.
 
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], groups=["a", "b"])
+    >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], samples=["a", "b"])
     >>> Manhattan().fit(D).distances(D).tolist()
     [[0.0, 7.0], [7.0, 0.0]]
     """
@@ -128,7 +128,7 @@ class Cosine(_Plain):
         then seen from their mean.
 
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[1.0, 0.0], [0.0, 4.0]], groups=["a", "b"])
+    >>> D = gm.Distributions([[1.0, 0.0], [0.0, 4.0]], samples=["a", "b"])
     >>> Cosine().fit(D).distances(D).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """

@@ -26,7 +26,7 @@ _USUAL_STRENGTH = 10.0
 def pseudobulk(D: Distributions, statistics: str) -> np.ndarray:
     """Weighted mean of each feature, followed by its standard deviation for "mean_sd": a row per distribution.
 
-    >>> D = Distributions([[0.0], [2.0], [5.0]], groups=["a", "a", "b"])
+    >>> D = Distributions([[0.0], [2.0], [5.0]], samples=["a", "a", "b"])
     >>> pseudobulk(D, "mean_sd").tolist()
     [[1.0, 1.0], [5.0, 0.0]]
     """

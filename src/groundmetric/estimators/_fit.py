@@ -1,4 +1,4 @@
-"""Steps of `GroundMetricLearner.fit`: settings checked, warnings given, runs restarted and checkpointed."""
+"""Steps of `GroundMetricLearner.fit`: settings checked, warnings given, training run and checkpointed."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
-from .._internal.validation import check_number, real_array
+from .._internal.validation import InterruptedWarning, check_number, real_array
 from ..distances import warn_of_pivot_limit
 from ..distributed import workers
 from ..distributions import Distributions
-from ..learning.checkpoint import Checkpoints, State, named, state_of, under
+from ..learning.checkpoint import Checkpoints, State
 from ..learning.mining import Fresh
-from ..learning.model import Model
+from ..learning.options import (
+    resolve_checkpoint,
+    resolve_form,
+    resolve_neighbors,
+    resolve_solver,
+    resolve_stopping,
+)
 from ..learning.penalties import has_vanished, resolve_penalty
-from ..learning.training import Outcome, Settings, train
-from ..supervision import Classes, Supervision
+from ..learning.training import Outcome, Settings, Training
+from ..supervision import ClassTarget, Supervision
 from ..supervision.triplets import candidates
 from ..transport import kept as fingerprints
 
 
 def check_settings(learner: Any, n_features: int) -> Settings:
     """What a GroundMetricLearner is to do with so many features."""
-    if learner.metric not in ("linear", "diagonal"):
-        raise ValueError(f"metric is {learner.metric!r}: expected 'linear' or 'diagonal'")
-    if learner.metric == "diagonal" and learner.n_components is not None:
+    form = resolve_form(learner.form).form
+    if form == "diagonal" and learner.n_components is not None:
         raise ValueError("a diagonal metric has a component per feature: leave n_components out")
     k = min(5, n_features) if learner.n_components is None else learner.n_components
     check_number("n_components", k, low=1, whole=True)
     if k > n_features:
         raise ValueError(f"n_components is {k}, but there are only {n_features} features: give at most that many")
-    for name in ("n_neighbors", "refresh", "max_epochs", "batch_size", "patience", "n_restarts"):
+    for name in ("n_neighbors", "max_epochs", "batch_size"):
         check_number(name, getattr(learner, name), low=1, whole=True)
     for name in ("margin", "learning_rate"):
         check_number(name, getattr(learner, name), low=0.0, above=True)
-    for name in ("strength", "nuisance", "tol", "validation_fraction", "memory"):
+    for name in ("strength", "nuisance"):
         check_number(name, getattr(learner, name), low=0.0)
-    if learner.validation_fraction >= 1.0:
-        raise ValueError(f"validation_fraction is {learner.validation_fraction}: expected a share below 1")
-    if learner.max_pivots is not None:
-        check_number("max_pivots", learner.max_pivots, low=1, whole=True)
-    if learner.neighbors not in ("random", "nearest"):
-        raise ValueError(f"neighbors is {learner.neighbors!r}: expected 'random' or 'nearest'")
+    nearest, stopping = resolve_neighbors(learner.neighbors), resolve_stopping(learner.stopping)
+    solver = resolve_solver(learner.solver)
     return Settings(
         n_components=int(k),
         margin=float(learner.margin),
         penalty=resolve_penalty(learner.penalty),
         strength=float(learner.strength),
         n_neighbors=int(learner.n_neighbors),
-        neighbors=learner.neighbors,
-        refresh=int(learner.refresh),
-        init=_check_init(learner.init, (n_features,) if learner.metric == "diagonal" else (k, n_features)),
+        refresh=None if nearest is None else int(nearest.refresh),
+        init=_check_init(learner.init, (n_features,) if form == "diagonal" else (k, n_features)),
         learning_rate=float(learner.learning_rate),
         max_epochs=int(learner.max_epochs),
         batch_size=int(learner.batch_size),
-        tol=float(learner.tol),
-        patience=int(learner.patience),
-        memory=float(learner.memory) * 1e6,
-        max_pivots=learner.max_pivots,
+        tol=float(stopping.tol),
+        patience=int(stopping.patience),
+        memory=float(solver.memory) * 1e6,
+        max_pivots=solver.max_pivots,
         nuisance=float(learner.nuisance),
     )
 
@@ -85,7 +85,7 @@ def _check_init(init: Any, shape: tuple[int, ...]) -> Any:
 def check_classes(D: Distributions, known: Supervision, classes: Any) -> None:
     """Look at every label that is a class; `classes` has the values of each label."""
     for target, values in zip(known.targets, classes, strict=True):
-        if isinstance(target, Classes):
+        if isinstance(target, ClassTarget):
             check_class_sizes(D, target.levels, values.tolist())
 
 
@@ -97,8 +97,8 @@ def check_fresh(learner: Any, X: Any, fresh: Any) -> None:
         raise TypeError(f"fresh is a {type(fresh).__name__}: expected a function from epochs to Distributions")
     if not isinstance(X, Distributions):
         raise ValueError("fresh is given, but X are points: give Distributions, of which there can be others")
-    if learner.feature_map is not None:
-        raise ValueError("fresh points go together with no feature_map: leave one of the two out")
+    if resolve_form(learner.form).transformer is not None:
+        raise ValueError("fresh points are not mapped: leave out `fresh`, or the transformer of `form`")
 
 
 def check_class_sizes(D: Distributions, codes: np.ndarray, classes: list) -> None:
@@ -134,13 +134,13 @@ def warn_of_strata(known: Supervision, held_out: np.ndarray) -> None:
         )
 
 
-def warn_of_training(runs: list[Outcome], planned: int) -> None:
+def warn_of_training(run: Outcome, planned: int) -> None:
     """Say what the numbers alone do not show: that training was interrupted, or transport stopped early."""
-    if runs[-1].interrupted:
-        done = sum(len(run.history["loss"]) for run in runs)
+    if run.interrupted:
+        done = len(run.history["loss"])
         message = f"interrupted after {done} of {planned} epochs: what was learned so far is kept"
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
-    warn_of_pivot_limit(sum(run.stopped_pivoting for run in runs))
+        warnings.warn(message, InterruptedWarning, stacklevel=3)
+    warn_of_pivot_limit(run.stopped_pivoting)
 
 
 def warn_of_zero(learner: Any) -> None:
@@ -157,25 +157,23 @@ def warn_of_zero(learner: Any) -> None:
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
-# Parameters of a learner that decide what is learned, beside those that are in `Settings`.
-_MATTER = ("metric", "cost", "validation_fraction", "n_restarts", "label_weights", "class_weight")
-
-
 def checkpoints_of(
     learner: Any, D: Distributions, known: Supervision, settings: Settings, *, fresh: bool
 ) -> Checkpoints | None:
     """Where a learner's states go, if anywhere. `fresh`: its points change from epoch to epoch."""
-    if learner.checkpoint is None:
+    checkpoint = resolve_checkpoint(learner.checkpoint)
+    if checkpoint is None:
         return None
-    check_number("checkpoint_every", learner.checkpoint_every, low=0.0)
     seed = learner.random_state if isinstance(learner.random_state, numbers.Integral) else None
-    parameters = [asdict(settings), *(getattr(learner, name) for name in _MATTER), seed, *["fresh points"] * fresh]
+    # What decides what is learned, beside the settings.
+    more = [resolve_form(learner.form).form, learner.cost, learner.stopping.validation_fraction, learner.class_weight]
+    parameters = [asdict(settings), *more, seed, *["fresh points"] * fresh]
     belongs_to = {
         "data": fingerprints.of_cohort(D).hex(),
         "labels": _hash(known, "labels"),
         "parameters": _hash(parameters, "parameters"),
     }
-    return Checkpoints(learner.checkpoint, float(learner.checkpoint_every), belongs_to)
+    return Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to)
 
 
 def _hash(value: Any, what: str) -> str:
@@ -224,27 +222,14 @@ class _Deferred:
 
 
 class Saving:
-    """The state of several runs, one after the other: loaded at first, then written as it grows.
+    """The state of a training: loaded at first, then written as it goes on.
 
     As a context, an interruption (Ctrl-C) waits for the end of the present step, and the state is written before it.
-
-    Attributes
-    ----------
-    runs : outcomes of the runs that are done
-    state : where the next run goes on, or None
-    held_out : array, or None where nothing was saved
     """
 
     def __init__(self, checkpoints: Checkpoints | None) -> None:
         self._checkpoints, self._interruption = checkpoints, _Deferred()
-        saved = None if checkpoints is None else checkpoints.load()
-        self.runs: list[Outcome] = []
-        self.state: State | None = None
-        self.held_out: np.ndarray | None = None
-        if saved is not None:
-            self.held_out = saved["held_out"]
-            self.runs = [_outcome(under(f"done{number}", saved)) for number in range(saved["n_done"])]
-            self.state = under("run", saved) or None
+        self.state: State | None = None if checkpoints is None else checkpoints.load()
 
     def __enter__(self) -> Saving:
         if self._checkpoints is not None:
@@ -256,49 +241,22 @@ class Saving:
         if error is None:
             self._interruption.act()
 
-    def after_step(self, run: Any) -> None:
-        if self._checkpoints is not None and (run.finished or self._interruption or self._checkpoints.is_due()):
-            self._checkpoints.write({**self._done(run.held_out), **named("run", state_of(run))})
+    def after_step(self, training: Training) -> None:
+        if self._checkpoints is not None and (training.finished or self._interruption or self._checkpoints.is_due()):
+            self._checkpoints.write(training.state())
         self._interruption.act()
 
-    def _done(self, held_out: np.ndarray) -> State:
-        state: State = {"held_out": held_out, "n_done": len(self.runs)}
-        for number, run in enumerate(self.runs):
-            state |= named(f"done{number}", _state(run))
-        return state
 
-
-def _state(run: Outcome) -> State:
-    history = named("history", {name: np.array(values) for name, values in run.history.items()})
-    plain = {"loss": run.loss, "converged": run.converged, "stopped_pivoting": run.stopped_pivoting}
-    return {"kept": run.kept, **plain, **history}
-
-
-def _outcome(state: State) -> Outcome:
-    history = {name: values.tolist() for name, values in under("history", state).items()}
-    return Outcome(state["kept"], history, state["loss"], state["converged"], False, state["stopped_pivoting"])
-
-
-def train_all(
-    D: Distributions,
-    known: Supervision,
-    settings: Settings,
-    model: Model,
-    scale: np.ndarray,
-    held_out: np.ndarray,
-    random: np.random.RandomState,
+def run_training(
+    training: Training,
     *,
-    n_restarts: int,
     n_jobs: int | None,
     verbose: int,
     checkpoints: Checkpoints | None = None,
     fresh: Fresh | None = None,
-) -> list[Outcome]:
-    """Runs from different starts and triplets, with a progress bar. An interruption ends them, but loses nothing."""
-    saving = Saving(checkpoints)
-    runs, state = saving.runs, saving.state
-    held_out = held_out if saving.held_out is None else saving.held_out
-    total = settings.max_epochs * n_restarts
+) -> Outcome:
+    """A training to its end, or on from its checkpoint, with a progress bar. An interruption loses nothing."""
+    saving, total = Saving(checkpoints), training.settings.max_epochs
     with (
         saving,
         workers(n_jobs) as threads,
@@ -309,29 +267,4 @@ def train_all(
             bar.set_postfix(loss=f"{history['loss'][-1]:.3f}", active=f"{history['active'][-1]:.0%}", refresh=False)
             bar.update()
 
-        for _ in range(len(runs), n_restarts):
-            try:
-                run = train(
-                    D,
-                    known,
-                    settings,
-                    model=model,
-                    scale=scale,
-                    held_out=held_out,
-                    threads=threads,
-                    random=random,
-                    on_epoch=show,
-                    on_step=saving.after_step,
-                    state=state,
-                    fresh=fresh,
-                )
-            except KeyboardInterrupt:  # before this run had a start; an earlier one is still worth keeping
-                if not runs:
-                    raise
-                runs[-1].interrupted = True
-                break
-            runs.append(run)
-            state = None
-            if run.interrupted:
-                break
-    return runs
+        return training.run(threads, on_epoch=show, on_step=saving.after_step, state=saving.state, fresh=fresh)

@@ -86,7 +86,7 @@ SPACES = ("features", "components")
 
 def usable_spaces(spaces: tuple[str, ...], D: Distributions, learner: GroundMetricLearner) -> list[str]:
     """Those that differ here: components are for many more features than there are components, and a plain W."""
-    plain = learner.metric == "linear" and learner.feature_map is None and isinstance(learner.init, str)
+    plain = learner.form == "linear" and isinstance(learner.init, str)
     wide = D.shape[1] > 2 * MOST_COMPONENTS
     return [space for space in spaces if space == "features" or (plain and wide)] or ["features"]
 

@@ -11,22 +11,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._internal.alignment import Roll, aligned
-from .._internal.validation import refuse_mask
+from .._internal.validation import refuse_groups, refuse_mask
 from ..distributions import Distributions, named_rows
 from ..learning.model import DiagonalModel, LinearModel, Model
-from ..learning.training import Outcome, Settings
+from ..learning.options import EarlyStopping, Mapped, Nearest, resolve_form
+from ..learning.training import Outcome, Settings, Training
 from ..metrics.base import GroundMetric
 from ..metrics.cost import Cost
 from ..metrics.mapped import MappedMetric, fit_map, map_points, some_points
 from ..supervision import Supervision
-from ..supervision.labels import read_labels, read_strata, supervision
+from ..supervision.labels import Distances, read_labels, read_strata, resolve_target, supervision
+from ..transport.solvers.exact import Exact
 from ._base import GroundMetricMethod
 from ._fit import (
     check_classes,
     check_fresh,
     check_settings,
     checkpoints_of,
-    train_all,
+    run_training,
     warn_of_strata,
     warn_of_training,
     warn_of_zero,
@@ -60,10 +62,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         Weight of the penalty (λ); 1 makes it as large at the start as a violation by one mean distance.
     n_neighbors : int
         Neighbours (t) per anchor and class: t² (C - 1) triplets for every distribution.
-    neighbors : {"random", "nearest"}
-        How they are chosen: once at random, or those nearest under the present metric, every `refresh` epochs.
-    refresh : int
-        Epochs between two choices of the nearest neighbours.
+    neighbors : {"random", "nearest"} or Nearest
+        How they are chosen: once at random, or those nearest under the present metric, every few epochs.
     init : {"discriminant", "random"} or array of shape (n_components, n_features)
         Where W starts: at a linear discriminant of the distributions' means, at random, or as given.
     learning_rate : float
@@ -71,63 +71,60 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     max_epochs : int
     batch_size : int
         Triplets per step, about: all triplets of an anchor stay together, because they share distances.
-    tol, patience : float, int
-        Stop when the loss has changed by less than `tol` times the margin over `patience` epochs, or the held-out loss
-        has not fallen by as much.
-    validation_fraction : float
-        Share of the distributions of each class that is held out to watch for overfitting: training stops when their
-        loss no longer falls, and the best W is kept. 0: the training loss is watched.
-    n_restarts : int
-        Runs from different starts and triplets, of which the one with the lowest loss is kept.
-    n_jobs : int or None
-        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster
-        (``joblib.parallel_config(backend="dask")``).
-    memory : float
-        Megabytes that may be spent on remembering where each pair's last solve ended.
-    max_pivots : int or None
-        Limit of simplex steps per pair; a warning says if it was reached.
-    metric : {"linear", "diagonal"}
-        What is learned: W, or only a weight for each feature (W is diagonal, and as many components as features).
+    form : {"linear", "diagonal"} or Mapped
+        What is learned: W, or only a weight for each feature (W is diagonal, and as many components as features); with
+        ``Mapped(transformer)``, either of these among mapped features.
     cost : {"euclidean", "manhattan", "squared"}
         What the step s = W(x - y) costs: |s|, the sum of its absolute entries, or |s|². The last makes distances
         between distributions W2² instead of W1: no metric, and the margin is in units of squared distances.
-    feature_map : scikit-learn transformer or None
-        Fitted to the points and applied to them first, e.g. SplineTransformer or Nystroem: a metric that is linear in
-        mapped features bends with them.
-    target : {"classes", "ordered", "distances"} or a list of these
+    target : {"classes", "ordered", "distances"}, Classes, Ordered, Distances or a list of these
         What the labels are. "classes": those of one class belong together. "ordered": numbers, or ordered categories of
         pandas; the farther apart two values, the farther apart their distributions. "distances": a matrix of target
-        distances between the distributions (the paper's W*), NaN where one is not known. A list: several labels.
-    gap : float or None
-        For ordered labels and distances: by how much two label distances must differ to be learned from. None: a
-        quarter of the label's standard deviation.
-    label_weights : list of float or None
-        For several labels: the share of the loss that each makes up. None: equal shares.
+        distances between the distributions (the paper's W*), NaN where one is not known. A list: several labels. The
+        objects have a gap, and a weight among several; see `groundmetric.learning`.
     class_weight : {None, "balanced"}
         "balanced": each class makes up the same share of the loss, however many distributions it has. None: each
         distribution does.
+    stopping : EarlyStopping
+        When learning stops before the last epoch, and the share of distributions that is held out for that.
+    solver : Exact
+        Of `groundmetric.transport`: `max_pivots` limits the simplex steps per pair (a warning says if that was
+        reached), `memory` is the megabytes that may be spent on remembering where each pair's last solve ended.
     nuisance : float
         Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels.
-    random_state : int, RandomState or None
-    verbose : int
-        1 shows a progress bar where there is a terminal.
-    checkpoint : path or None
+    checkpoint : Checkpoint, path or None
         File for the state of learning, from which the same fit goes on after an accident or Ctrl-C, to the same
         result. A file that is no checkpoint is refused.
-    checkpoint_every : float
-        Seconds between two states at least.
+    n_jobs : int or None
+        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster
+        (``joblib.parallel_config(backend="dask")``).
+    random_state : int, RandomState or None
+        Seed of the start, the triplets and the batches.
+    verbose : int
+        1 shows a progress bar where there is a terminal.
 
     Attributes
     ----------
-    components_ : array of shape (n_components, n_features), W for the features as given
+    components_ : array of shape (n_components, n_features)
+        W for the features as given.
     metric_ : GroundMetric
-    history_ : dict of arrays with an entry per epoch: loss, penalty, active (share of triplets within the margin),
-        solved and saved (pairs), pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient
-    n_iter_ : epochs done
-    converged_ : whether the loss stopped falling before `max_epochs`
-    loss_ : last loss with penalty (held-out loss where there is one), in units of the mean distance at the start
-    classes_ : array of labels (of ordered ones, the values that there are; of several, a list; of distances, None)
-    n_features_in_, feature_names_in_
+        The learned metric.
+    history_ : dict of str to arrays
+        An entry per epoch: loss, penalty, active (share of triplets within the margin), solved and saved (pairs),
+        pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient.
+    n_iter_ : int
+        Epochs done.
+    converged_ : bool
+        Whether the loss stopped falling before `max_epochs`.
+    loss_ : float
+        Last loss with penalty (held-out loss where there is one), in units of the mean distance at the start.
+    classes_ : array
+        The labels in order (of ordered ones, the values that there are; of distances, none). Of several labels, an
+        array with such an array for each.
+    n_features_in_ : int
+        Features of the points.
+    feature_names_in_ : array of str
+        Their names, where the data have names.
 
     Examples
     --------
@@ -146,31 +143,22 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         penalty: Any = "l2",
         strength: float = 0.1,
         n_neighbors: int = 3,
-        neighbors: str = "random",
-        refresh: int = 5,
+        neighbors: str | Nearest = "random",
         init: Any = "discriminant",
         learning_rate: float = 0.01,
         max_epochs: int = 50,
         batch_size: int = 128,
-        tol: float = 1e-3,
-        patience: int = 10,
-        validation_fraction: float = 0.0,
-        n_restarts: int = 1,
-        n_jobs: int | None = None,
-        memory: float = 1000.0,
-        max_pivots: int | None = None,
-        metric: str = "linear",
+        form: str | Mapped = "linear",
         cost: str = "euclidean",
-        feature_map: Any = None,
         target: Any = "classes",
-        gap: Any = None,
-        label_weights: Any = None,
         class_weight: str | None = None,
+        stopping: EarlyStopping = EarlyStopping(),  # noqa: B008 (frozen)
+        solver: Exact = Exact(),  # noqa: B008
         nuisance: float = 1.0,
+        checkpoint: Any = None,
+        n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        checkpoint: Any = None,
-        checkpoint_every: float = 60.0,
     ) -> None:
         self.n_components = n_components
         self.margin = margin
@@ -178,65 +166,72 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self.strength = strength
         self.n_neighbors = n_neighbors
         self.neighbors = neighbors
-        self.refresh = refresh
         self.init = init
         self.learning_rate = learning_rate
         self.max_epochs = max_epochs
         self.batch_size = batch_size
-        self.tol = tol
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_restarts = n_restarts
-        self.n_jobs = n_jobs
-        self.memory = memory
-        self.max_pivots = max_pivots
-        self.metric = metric
+        self.form = form
         self.cost = cost
-        self.feature_map = feature_map
         self.target = target
-        self.gap = gap
-        self.label_weights = label_weights
         self.class_weight = class_weight
+        self.stopping = stopping
+        self.solver = solver
         self.nuisance = nuisance
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
 
-    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None, *, fresh: Any = None) -> GroundMetricLearner:
+    def fit(
+        self, X: Any, y: Any, samples: Any = None, strata: Any = None, *, fresh: Any = None, **other: Any
+    ) -> GroundMetricLearner:
         """Learn from Distributions with a label each, or from points.
 
         Parameters
         ----------
-        X : Distributions, or array or sparse matrix of points
-        y : labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
+        X : Distributions, array or sparse matrix
+            Distributions, or points as rows.
+        y : array-like
+            Labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
             table with a column for each, or a list of them. None, NaN, NaT or masked: no label. What carries names (a
             Series, a dict, both sides of a table of distances) goes by the names of the distributions (or the index of
-            the rows), in any order; so do groups and strata. See `groundmetric._internal.alignment`.
-        groups : for an array: which distribution each row belongs to. Without, every row is a distribution of its own,
-            and this is metric learning on points.
-        strata : batch, site or donor of each distribution (or row), which the metric should not learn: distributions
-            should be nearer to those of like label in other strata than to those of unlike label in their own.
-        fresh : function from a number of epochs to the Distributions of `X` with other points, which are learned from
-            thereafter; all need a label. With a checkpoint, the same number must give the same ones. None: those of X.
+            the rows), in any order; so do samples and strata.
+        samples : array-like, optional
+            For points: which distribution each row belongs to. Without, every row is a distribution of its own, and
+            this is metric learning on points.
+        strata : array-like, optional
+            Batch, site or donor of each distribution (or row), which the metric should not learn: distributions should
+            be nearer to those of like label in other strata than to those of unlike label in their own.
+        fresh : callable, optional
+            From a number of epochs to the Distributions of `X` with other points, which are learned from thereafter;
+            all need a label. With a checkpoint, the same number must give the same ones.
+        **other
+            Refused, with a hint where `groups` is meant to be `samples`.
+
+        Returns
+        -------
+        GroundMetricLearner
+            Itself.
         """
+        refuse_groups(other, "fit")
         check_fresh(self, X, fresh)
-        D, known = self._check_data(X, y, groups, strata)
+        D, known = self._check_data(X, y, samples, strata)
         D, raw = self._map(D), D
         settings = check_settings(self, D.shape[1])
         random = check_random_state(self.random_state)
-        check_classes(D, known, [self.classes_] if isinstance(self.target, str) else self.classes_)
+        check_classes(D, known, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
         centre, variance = feature_moments(D)
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        held_out = hold_out(known.targets[0].levels, self.validation_fraction, random)
+        held_out = hold_out(known.targets[0].levels, self.stopping.validation_fraction, random)
         warn_of_strata(known, held_out)
-        jobs: dict[str, Any] = {"n_restarts": self.n_restarts, "n_jobs": self.n_jobs, "verbose": self.verbose}
-        jobs |= {"checkpoints": checkpoints_of(self, D, known, settings, fresh=fresh is not None), "fresh": fresh}
+        checkpoints = checkpoints_of(self, D, known, settings, fresh=fresh is not None)
         model = self._model(settings, centre, scale)
-        runs = train_all(D, known, settings, model, scale, held_out, random, **jobs)
-        best = min(runs, key=lambda run: run.loss)
-        self._keep(best, model.metric(best.kept, D.features, variance), raw)
-        warn_of_training(runs, settings.max_epochs * self.n_restarts)
+        run = run_training(
+            Training(D, known, settings, model, scale, held_out, random),
+            n_jobs=self.n_jobs, verbose=self.verbose, checkpoints=checkpoints, fresh=fresh,
+        )  # fmt: skip
+        self._keep(run, model.metric(run.kept, D.features, variance), raw)
+        warn_of_training(run, settings.max_epochs)
         warn_of_zero(self)
         return self
 
@@ -257,33 +252,38 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         tags.input_tags.sparse = True
         return tags
 
-    def _check_data(self, X: Any, y: Any, groups: Any, strata: Any) -> tuple[Distributions, Supervision]:
+    def _check_data(self, X: Any, y: Any, samples: Any, strata: Any) -> tuple[Distributions, Supervision]:
         """The distributions that have a label, and what is known about them."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         if isinstance(X, Distributions):
-            if groups is not None:
-                raise ValueError("groups are given, but X are Distributions, which are grouped already")
+            if samples is not None:
+                raise ValueError(
+                    "samples are given, but X are Distributions, which have theirs already: leave them out"
+                )
             self._remember_features(X)
             D, roll = X.with_mass(), X.roll
         else:
-            D, roll = self._as_distributions(X, y, groups)
-        by_row = groups is not None
-        labels = read_labels(y, self.target, self.gap, roll, D, by_row=by_row, class_weight=self.class_weight)
-        seen, known = supervision(labels, self.label_weights, read_strata(strata, roll, D, by_row=by_row))
-        self.classes_ = labels[0].values if isinstance(self.target, str) else [label.values for label in labels]
+            D, roll = self._as_distributions(X, y, samples)
+        by_row = samples is not None
+        labels = read_labels(y, self.target, roll, D, by_row=by_row, class_weight=self.class_weight)
+        seen, known = supervision(labels, read_strata(strata, roll, D, by_row=by_row))
+        self.classes_ = labels[0].values
+        if isinstance(self.target, list | tuple):
+            self.classes_ = np.empty(len(labels), dtype=object)
+            self.classes_[:] = [label.values for label in labels]
         return D if seen.size == len(D) else D[seen], known
 
-    def _as_distributions(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, Roll]:
-        """Points in their groups, or each as a distribution of its own; and the names of the points."""
+    def _as_distributions(self, X: Any, y: Any, samples: Any) -> tuple[Distributions, Roll]:
+        """Points by their samples, or each as a distribution of its own; and the names of the points."""
         refuse_mask(X, "X")
         roll = Roll.of(X, items="points")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         roll = replace(roll, n=X.shape[0])  # not everything that can be an array knows its length before
-        if self.target in ("classes", "ordered"):
+        if not isinstance(self.target, list | tuple) and not isinstance(resolve_target(self.target), Distances):
             check_consistent_length(X, y)
-        if groups is not None:
-            D = Distributions(X, aligned(groups, roll, "groups"), features=self._feature_names())
+        if samples is not None:
+            D = Distributions(X, aligned(samples, roll, "samples"), features=self._feature_names())
             return D.with_mass(), roll
         D = Distributions(X, np.arange(roll.size), features=self._feature_names())
         return named_rows(D.with_mass(), roll), roll
@@ -302,14 +302,15 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
     def _map(self, D: Distributions) -> Distributions:
         """The distributions that are learned from: of mapped points, where there is a feature map."""
-        if self.feature_map is None:
+        transformer = resolve_form(self.form).transformer
+        if transformer is None:
             return D
-        self.feature_map_ = fit_map(self.feature_map, D)
+        self.feature_map_ = fit_map(transformer, D)
         return map_points(self.feature_map_, D)
 
     def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Model:
         cost = Cost.named(self.cost)
-        if self.metric == "diagonal":
+        if resolve_form(self.form).form == "diagonal":
             return DiagonalModel(scale, centre, cost)
         return LinearModel(settings.n_components, scale, centre, cost)
 
@@ -326,6 +327,6 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
     def _behind_map(self, metric: GroundMetric, raw: Distributions) -> GroundMetric:
         """The metric for points as they were given."""
-        if self.feature_map is None:
+        if resolve_form(self.form).transformer is None:
             return metric
         return MappedMetric(self.feature_map_, metric, raw.shape[1], self._feature_names(), probes=some_points(raw))

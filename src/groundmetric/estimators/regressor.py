@@ -34,9 +34,9 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [2.0], [9.0]], groups=["a", "b", "c"])
+    >>> D = gm.Distributions([[0.0], [2.0], [9.0]], samples=["a", "b", "c"])
     >>> regressor = gm.TransportKNeighborsRegressor(2).fit(D, [0.0, 10.0, 50.0])
-    >>> regressor.predict(gm.Distributions([[1.0]], groups=["new"])).tolist()
+    >>> regressor.predict(gm.Distributions([[1.0]], samples=["new"])).tolist()
     [5.0]
     """
 

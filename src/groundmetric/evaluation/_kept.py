@@ -22,7 +22,7 @@ from .._internal.files import write_whole
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, heard
 
 # Parameters that change how long it takes, but not what comes out.
-_NO_MATTER = {"n_jobs", "verbose", "memory", "checkpoint", "checkpoint_every"}
+_NO_MATTER = {"n_jobs", "verbose", "checkpoint"}
 
 
 def fingerprint(cohort: Cohort, protocol: Protocol) -> str:

@@ -1,5 +1,10 @@
-"""Learning a ground metric: the objective, its penalties, the optimiser and the training loop."""
+"""Learning a ground metric: its options as objects, the objective, the optimiser and the training loop."""
 
-from .penalties import Frobenius, GroupLasso, Lasso, Nuclear, Penalty, SquaredFrobenius
+from ..supervision.labels import Classes, Distances, Ordered
+from .options import Checkpoint, EarlyStopping, Mapped, Nearest
 
-__all__ = ["Frobenius", "GroupLasso", "Lasso", "Nuclear", "Penalty", "SquaredFrobenius"]
+__all__ = ["Checkpoint", "Classes", "Distances", "EarlyStopping", "Mapped", "Nearest", "Ordered"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

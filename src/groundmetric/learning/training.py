@@ -1,9 +1,9 @@
-"""The training loop: epochs of mini-batches with Adam, an annealed learning rate, early stopping, restarts."""
+"""The training loop: epochs of mini-batches with Adam, an annealed learning rate, early stopping."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..supervision import Supervision, Triplets, nearest_triplets, random_triplets
 from ..transport.problem import Masses
-from .checkpoint import State, restore
+from .checkpoint import State, named, optimiser_state, random_state, set_random_state, under
 from .init import discriminating_start, random_start
-from .mining import Fresh, by_anchor, mini_batches, nearest_candidates, renew
+from .mining import Fresh, by_anchor, mini_batches, nearest_candidates, renew, take_again
 from .model import Model
 from .objective import Evaluation, Objective
 from .optimizer import Adam
@@ -30,8 +30,7 @@ class Settings:
     penalty: Penalty | None
     strength: float
     n_neighbors: int
-    neighbors: str
-    refresh: int
+    refresh: int | None  # epochs between two choices of the nearest neighbours; None: neighbours at random
     init: Any
     learning_rate: float
     max_epochs: int
@@ -61,42 +60,12 @@ HISTORY = (
 )  # fmt: skip
 
 
-def train(
-    D: Distributions,
-    known: Supervision,
-    settings: Settings,
-    *,
-    model: Model,
-    scale: np.ndarray,
-    held_out: np.ndarray,
-    threads: Threads,
-    random: np.random.RandomState,
-    on_epoch: Callable[[dict[str, list]], None],
-    on_step: Callable[[_Run], None] = lambda run: None,
-    state: State | None = None,
-    fresh: Fresh | None = None,
-) -> Outcome:
-    """One run from one start, or on from the state of another.
+class Training:
+    """One training from one start: made, then `run`. Its `state` between two steps can be kept, and gone on from.
 
-    `held_out` marks distributions that are only used to decide when to stop; `fresh` gives other points every epoch.
+    `held_out` marks distributions that are only used to decide when to stop.
     """
-    run = _Run(D, known, settings, model, scale, held_out, threads, random)
-    if state is None:
-        run.begin()
-    else:
-        restore(run, state, fresh)
-    try:
-        while not run.finished:
-            if run.step():
-                on_epoch(run.history)
-            renew(run, fresh)
-            on_step(run)
-    except KeyboardInterrupt:
-        run.interrupted = True
-    return run.outcome()
 
-
-class _Run:
     def __init__(
         self,
         D: Distributions,
@@ -105,10 +74,9 @@ class _Run:
         model: Model,
         scale: np.ndarray,
         held_out: np.ndarray,
-        threads: Threads,
         random: np.random.RandomState,
     ) -> None:
-        self.settings, self.random, self.threads = settings, random, threads
+        self.settings, self.random = settings, random
         self.D, self.known, self.held_out = D, known, held_out
         self.drawn: str | None = None  # what the present points are recognised by, if they are not the first ones
         self.model, self.scale = model, scale
@@ -121,7 +89,76 @@ class _Run:
         self.batches: list[np.ndarray] = []
         self.parts: list[dict[str, float]] = []
 
-    def begin(self) -> None:
+    def run(
+        self,
+        threads: Threads,
+        *,
+        on_epoch: Callable[[dict[str, list]], None],
+        on_step: Callable[[Training], None] = lambda training: None,
+        state: State | None = None,
+        fresh: Fresh | None = None,
+    ) -> Outcome:
+        """From the start, or on from the state of another, to the end; `fresh` gives other points every epoch."""
+        self.threads = threads
+        if state is None:
+            self._begin()
+        else:
+            self.restore(state, fresh)
+        try:
+            while not self.finished:
+                if self.step():
+                    on_epoch(self.history)
+                renew(self, fresh)
+                on_step(self)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        return self.outcome()
+
+    def state(self) -> State:
+        """All that the rest depends on, between two steps. Arrays are not copied."""
+        state: State = {name: getattr(self, name) for name in _PLAIN}
+        state |= {
+            "W": self.W,
+            "kept": self.kept,
+            "held_out": self.held_out,
+            "unit": self.objective.unit,
+            "drawn": self.drawn,
+            "part_names": list(self.parts[0] if self.parts else ()),
+        }
+        state |= named("optimiser", optimiser_state(self.optimiser))
+        state |= named("random", random_state(self.random))
+        triplets = self.objective.triplets
+        state |= named("triplets", {field.name: getattr(triplets, field.name) for field in fields(triplets)})
+        state |= named("history", {name: np.array(values) for name, values in self.history.items()})
+        state |= named("pairs", self.objective.pairs.state())  # type: ignore[attr-defined]
+        state["batches"] = np.concatenate([*self.batches, np.empty(0, np.int64)]).astype(np.int64)
+        state["batch_sizes"] = np.array([batch.size for batch in self.batches], np.int64)
+        state |= named("parts", {name: np.array([part[name] for part in self.parts]) for name in state["part_names"]})
+        return {name: value for name, value in state.items() if value is not None}
+
+    def restore(self, state: State, fresh: Fresh | None = None) -> None:
+        """Go on where `state` found another one.
+
+        `fresh` must give the points again that the other one had, where these changed from epoch to epoch.
+        """
+        for name in (*_PLAIN, "W", "kept", "held_out"):
+            setattr(self, name, state[name])
+        self.nuisance = self._nuisance()  # which depends on what is held out
+        self.optimiser.restore(under("optimiser", state))  # type: ignore[attr-defined]
+        set_random_state(self.random, under("random", state))
+        # The last epoch is followed by no other, and by no other points.
+        take_again(self, fresh, len(state["history.loss"]) - int(self.finished), state.get("drawn"))
+        self.use(Triplets(**under("triplets", state)))
+        self.objective.unit = state["unit"]
+        self.objective.pairs.restore(under("pairs", state))  # type: ignore[attr-defined]
+        self.history = {name: values.tolist() for name, values in under("history", state).items()}
+        ends = np.cumsum(state["batch_sizes"])
+        self.batches = np.split(state["batches"], ends[:-1]) if ends.size else []
+        columns = {name: values.tolist() for name, values in under("parts", state).items()}
+        n_parts = len(columns["loss"]) if columns else 0
+        self.parts = [{name: columns[name][place] for name in state["part_names"]} for place in range(n_parts)]
+
+    def _begin(self) -> None:
         self.W = self.model.start(self._first_components)
         self.use(self._choose_triplets())
         self._set_units()
@@ -140,7 +177,7 @@ class _Run:
     def _choose_triplets(self) -> Triplets:
         """Triplets drawn at random, or mined under the present metric."""
         t, known, held_out = self.settings.n_neighbors, self.known, self.held_out
-        if self.settings.neighbors == "nearest":
+        if self.settings.refresh is not None:
             return nearest_triplets(known, t, self._nearest_candidates(), held_out=held_out)
         return random_triplets(known, t, self.random, held_out=held_out)
 
@@ -148,7 +185,9 @@ class _Run:
         """Learn from these. Those with a held-out anchor are for validation; nobody learns from them."""
         held_out = self.held_out
         if np.all(held_out[triplets.j]):
-            raise ValueError("the labels give no triplet to learn from: lower `gap`, or label more distributions")
+            raise ValueError(
+                "the labels give no triplet to learn from: lower the `gap` of `target`, or label more distributions"
+            )
         self.learning = by_anchor(triplets, np.flatnonzero(~held_out[triplets.j]))
         self.validating = np.flatnonzero(held_out[triplets.j])
         pairs = self.model.pairs(
@@ -205,7 +244,7 @@ class _Run:
 
     def _begin_epoch(self, epoch: int) -> None:
         settings = self.settings
-        if settings.neighbors == "nearest" and epoch > 0 and epoch % settings.refresh == 0:
+        if settings.refresh is not None and epoch > 0 and epoch % settings.refresh == 0:
             unit = self.objective.unit
             self.use(self._choose_triplets())
             self.objective.unit = unit
@@ -284,6 +323,10 @@ class _Run:
             self.kept = self.model.keep(self.W)
             self.best = history["loss"][-1] + history["penalty"][-1] if history["loss"] else np.inf
         return Outcome(self.kept, history, float(self.best), self.converged, self.interrupted, self.stopped_pivoting)
+
+
+# What a training consists of beside its arrays: numbers that JSON can hold.
+_PLAIN = ("finished", "converged", "stopped_pivoting", "penalty_weight", "best", "since_best")
 
 
 def _summed_up(part: Evaluation, size: int) -> dict[str, float]:

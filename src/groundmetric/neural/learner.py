@@ -14,6 +14,7 @@ from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..estimators.learner import GroundMetricLearner
 from ..learning.model import EmbeddedPairs, GroundPairs, Model
+from ..learning.options import resolve_form
 from ..learning.training import Settings
 from ..metrics.cost import Cost
 from ..transport import solve
@@ -216,7 +217,7 @@ class DistanceModel(EmbeddingModel):
 
 
 # Of GroundMetricLearner, what has no meaning for a module.
-_LINEAR_ONLY = ("n_components", "init", "metric", "nuisance", "n_restarts", "checkpoint", "checkpoint_every")
+_LINEAR_ONLY = ("n_components", "init", "nuisance", "checkpoint")
 
 
 class NeuralGroundMetricLearner(GroundMetricLearner):
@@ -236,7 +237,7 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         `learning_rate`. The rate falls to 0 over `max_epochs` either way.
     penalty : as in GroundMetricLearner, on all parameters of the module as one row; None by default
     **options : of GroundMetricLearner, by name: margin, strength, n_neighbors, neighbors, learning_rate, max_epochs,
-        batch_size, cost, feature_map, target, random_state, …
+        batch_size, cost, form (``Mapped(transformer)`` maps the points first), target, random_state, …
 
     Attributes
     ----------
@@ -270,12 +271,12 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
         return sorted(linear | {"module", "pairwise", "optimiser"})
 
     def fit(
-        self, X: Any, y: Any, groups: Any = None, strata: Any = None, *, fresh: Any = None
+        self, X: Any, y: Any, samples: Any = None, strata: Any = None, *, fresh: Any = None, **other: Any
     ) -> NeuralGroundMetricLearner:
         """Learn from Distributions with a label each, or from points; as in GroundMetricLearner."""
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
             torch.manual_seed(check_random_state(self.random_state).randint(2**31))
-            super().fit(X, y, groups, strata, fresh=fresh)
+            super().fit(X, y, samples, strata, fresh=fresh, **other)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -286,8 +287,13 @@ class NeuralGroundMetricLearner(GroundMetricLearner):
 
     def _model(self, settings: Settings, centre: np.ndarray, scale: np.ndarray) -> Model:
         cost = Cost.named(self.cost)
-        if self.pairwise and self.feature_map is not None:
-            raise ValueError("feature_map and pairwise=True are both given: let the module map the points itself")
+        form = resolve_form(self.form)
+        if form.form != "linear":
+            raise ValueError(
+                f"form is {self.form!r}, but a module takes the place of W: expected Mapped(transformer) or nothing"
+            )
+        if self.pairwise and form.transformer is not None:
+            raise ValueError("form is mapped and pairwise=True: let the module map the points itself")
         if self.pairwise and cost is not Cost.EUCLIDEAN:
             raise ValueError(
                 f"cost is {self.cost!r}, but with pairwise=True the module itself is the cost: leave it out"

@@ -23,6 +23,7 @@ from ..evaluation._kept import read, without_nan, write
 from ..interpret import stability
 from ..interpret.axes import canonical_axes
 from ..interpret.relevance import annotation_relevance
+from ..learning.options import read_parameters
 from ..metrics.base import GroundMetric
 from ..supervision.splits import Split
 from .content import Evaluation
@@ -238,7 +239,7 @@ def _methods(run: Run, cohort: Labelled) -> dict[str, Any]:
 def learner_of(run: Run) -> GroundMetricLearner:
     """The learner that was used, without its progress bar."""
     known = GroundMetricLearner().get_params()
-    params = {name: value for name, value in run.learner.items() if name in known}
+    params = {name: value for name, value in read_parameters(run.learner).items() if name in known}
     return GroundMetricLearner(**{**params, "verbose": 0, "n_jobs": None})
 
 

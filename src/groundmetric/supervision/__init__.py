@@ -1,14 +1,14 @@
 """Triplets (i, j, k): the anchor j should be nearer to i than to k, because the labels say so."""
 
-from .targets import Classes, Ordered, Target, TargetDistances
+from .targets import ClassTarget, DistanceTarget, OrderedTarget, Target
 from .triplets import Supervision, Triplets, nearest_triplets, random_triplets
 
 __all__ = [
-    "Classes",
-    "Ordered",
+    "ClassTarget",
+    "DistanceTarget",
+    "OrderedTarget",
     "Supervision",
     "Target",
-    "TargetDistances",
     "Triplets",
     "nearest_triplets",
     "random_triplets",

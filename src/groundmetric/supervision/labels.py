@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,62 +13,135 @@ from .._internal.validation import (
     check_classes,
     check_number,
     label_array,
-    labels_of_groups,
+    labels_of_samples,
     missing_values,
     real_array,
 )
 from ..distributions import Distributions
-from . import Classes, Ordered, Supervision, Target, TargetDistances
+from . import ClassTarget, DistanceTarget, OrderedTarget, Supervision, Target
 
-TARGETS = ("classes", "ordered", "distances")
+
+@dataclass(frozen=True)
+class Classes:
+    """Labels that are classes: distributions of one class belong together.
+
+    Parameters
+    ----------
+    weight : float
+        For several labels: how much of the loss this one makes up, beside the weights of the others.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.GroundMetricLearner(target=[gm.learning.Classes(weight=2.0), "ordered"]).target[0]
+    Classes(weight=2.0)
+    """
+
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("weight", self.weight, low=0.0, above=True)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Labels that are numbers, or ordered categories: the farther apart two values, the farther their distributions.
+
+    Parameters
+    ----------
+    gap : float or None
+        By how much two label distances must differ to be learned from. None: a quarter of the label's standard
+        deviation.
+    weight : float
+        For several labels: how much of the loss this one makes up, beside the weights of the others.
+
+    Examples
+    --------
+    >>> Ordered(gap=0.5)
+    Ordered(gap=0.5, weight=1.0)
+    """
+
+    gap: float | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.gap is not None:
+            check_number("gap", self.gap, low=0.0)
+        check_number("weight", self.weight, low=0.0, above=True)
+
+
+@dataclass(frozen=True)
+class Distances(Ordered):
+    """A matrix of target distances between the distributions (the paper's W*), NaN where one is not known.
+
+    Parameters
+    ----------
+    gap : float or None
+        By how much two target distances must differ to be learned from. None: a quarter of their standard deviation.
+    weight : float
+        For several labels: how much of the loss this one makes up, beside the weights of the others.
+
+    Examples
+    --------
+    >>> Distances(gap=0.5)
+    Distances(gap=0.5, weight=1.0)
+    """
+
+
+_BY_NAME: dict[str, type] = {"classes": Classes, "ordered": Ordered, "distances": Distances}
+Kind = Classes | Ordered  # what a label is; Distances are Ordered
+
+
+def resolve_target(target: Any) -> Kind:
+    """The kind of a label from its name; objects pass through."""
+    if isinstance(target, Classes | Ordered):
+        return target
+    if isinstance(target, str) and target in _BY_NAME:
+        return _BY_NAME[target]()
+    raise ValueError(
+        f"target is {target!r}: expected one of {tuple(_BY_NAME)}, an object such as Ordered(gap=…), or a list for "
+        "several labels"
+    )
+
+
+def resolve_targets(target: Any) -> list[Kind]:
+    """The kinds of all labels."""
+    if not isinstance(target, list | tuple):
+        return [resolve_target(target)]
+    if not target:
+        raise ValueError(f"target is {target!r}: expected a kind for each label")
+    return [resolve_target(one) for one in target]
 
 
 @dataclass(frozen=True)
 class Label:
-    """One label of all distributions: what learning makes of it, and the values that there are (None: of distances)."""
+    """One label of all distributions: a target, the values that there are (none of distances), its share."""
 
     target: Target
-    values: np.ndarray | None
+    values: np.ndarray
+    share: float
 
 
 def read_labels(
-    y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, *, by_row: bool, class_weight: Any = None
+    y: Any, target: Any, roll: Roll, D: Distributions, *, by_row: bool, class_weight: Any = None
 ) -> list[Label]:
     """One or several labels of D.
 
     Parameters
     ----------
     y : as the user gave it
-    target : a name, or a list of them for several labels
+    target : a name, an object, or a list of them for several labels
     roll : whom labels are given for, by whose names they go
     by_row : whether these are points rather than distributions
     class_weight : None, or "balanced" where each class makes up the same share of the loss
     """
     check_class_weight(class_weight)
-    if isinstance(target, str):
-        return _weighted([_read(y, target, gap, roll, D, by_row, "y")], class_weight)
-    if not isinstance(target, Sequence) or len(target) == 0:
-        raise ValueError(f"target is {target!r}: expected one of {TARGETS}, or a list of them for several labels")
-    columns = _columns(y, len(target))
-    gaps = gap if isinstance(gap, Sequence) else [gap if kind != "classes" else None for kind in target]
-    if len(gaps) != len(target):
-        raise ValueError(f"gap has {len(gaps)} entries for {len(target)} targets: give one for each, or one for all")
+    kinds = resolve_targets(target)
+    columns = _columns(y, len(kinds)) if isinstance(target, list | tuple) else {"y": y}
     labels = [
-        _read(column, kind, one, roll, D, by_row, name)
-        for (name, column), kind, one in zip(columns.items(), target, gaps, strict=True)
+        _read(column, kind, roll, D, by_row, name) for (name, column), kind in zip(columns.items(), kinds, strict=True)
     ]
     return _weighted(labels, class_weight)
-
-
-def shares_of(weights: Any, n_labels: int) -> np.ndarray:
-    """How much of the loss each label makes up."""
-    if weights is None:
-        return np.ones(n_labels)
-    if np.ndim(weights) != 1 or len(weights) != n_labels:
-        raise ValueError(f"label_weights is {weights!r}: expected a number for each of {n_labels} labels")
-    for weight in weights:
-        check_number("label_weights", weight, low=0.0, above=True)
-    return np.array(weights, dtype=np.float64)
 
 
 def read_strata(strata: Any, roll: Roll, D: Distributions, *, by_row: bool) -> np.ndarray | None:
@@ -81,12 +153,13 @@ def read_strata(strata: Any, roll: Roll, D: Distributions, *, by_row: bool) -> n
         raise ValueError("strata contain a missing value: every distribution needs a stratum")
     place: dict = {}
     codes = np.array([place.setdefault(value, len(place)) for value in given.tolist()])
-    return labels_of_groups(D, codes, given) if by_row else codes
+    return labels_of_samples(D, codes, given) if by_row else codes
 
 
-def supervision(labels: list[Label], weights: Any, strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
+def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
     """The places of the distributions that have any label, and what is known about them."""
-    known = Supervision(tuple(label.target for label in labels), shares_of(weights, len(labels)), strata)
+    shares = np.array([label.share for label in labels], dtype=np.float64)
+    known = Supervision(tuple(label.target for label in labels), shares, strata)
     seen = np.flatnonzero(np.any([target.labelled for target in known.targets], axis=0))
     known = known.at(seen)
     return seen, replace(known, strata=None) if known.strata is not None and np.ptp(known.strata) == 0 else known
@@ -96,10 +169,10 @@ def _weighted(labels: list[Label], class_weight: str | None) -> list[Label]:
     """The labels with their classes balanced, where that is asked for."""
     if class_weight is None:
         return labels
-    if not any(isinstance(label.target, Classes) for label in labels):
+    if not any(isinstance(label.target, ClassTarget) for label in labels):
         raise ValueError(f"class_weight is {class_weight!r}, but no label is of classes: leave it out")
     return [
-        replace(label, target=replace(label.target, balanced=True)) if isinstance(label.target, Classes) else label
+        replace(label, target=replace(label.target, balanced=True)) if isinstance(label.target, ClassTarget) else label
         for label in labels
     ]
 
@@ -128,25 +201,20 @@ def _as_is(column: np.ndarray) -> Any:
     return np.array(column.tolist()) if column.dtype == object and not missing_values(column).any() else column
 
 
-def _read(y: Any, target: Any, gap: Any, roll: Roll, D: Distributions, by_row: bool, name: str) -> Label:
-    if target not in TARGETS:
-        raise ValueError(f"target is {target!r}: expected one of {TARGETS}")
-    if gap is not None:
-        check_number("gap", gap, low=0.0)
-    if target == "distances":
-        return Label(_distances(y, gap, D.roll if by_row else roll, name), None)
-    if target == "ordered":
+def _read(y: Any, kind: Kind, roll: Roll, D: Distributions, by_row: bool, name: str) -> Label:
+    if isinstance(kind, Distances):
+        return Label(_distances(y, kind.gap, D.roll if by_row else roll, name), np.empty(0), kind.weight)
+    if isinstance(kind, Ordered):
         numbers, levels = _ordered_values(y, roll, name)
-        numbers = labels_of_groups(D, numbers) if by_row else numbers
+        numbers = labels_of_samples(D, numbers) if by_row else numbers
         present = np.unique(numbers[~np.isnan(numbers)])
-        _check_spread(present, gap, len(D), name)
-        return Label(Ordered.of(numbers, gap), present if levels is None else levels[present.astype(int)])
-    if gap is not None:
-        raise ValueError(f"gap is {gap!r}, but target is 'classes', which either are the same or not: leave it out")
+        _check_spread(present, kind.gap, len(D), name)
+        values = present if levels is None else levels[present.astype(int)]
+        return Label(OrderedTarget.of(numbers, kind.gap), values, kind.weight)
     given = label_array(y, roll, name)
     classes, codes = _class_codes(given, name)
-    codes = labels_of_groups(D, codes, given) if by_row else codes
-    return Label(Classes(codes), classes)
+    codes = labels_of_samples(D, codes, given) if by_row else codes
+    return Label(ClassTarget(codes), classes, kind.weight)
 
 
 def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -189,7 +257,7 @@ def _numbers(labels: np.ndarray, name: str) -> np.ndarray:
     return values
 
 
-def _distances(y: Any, gap: float | None, roll: Roll, name: str) -> TargetDistances:
+def _distances(y: Any, gap: float | None, roll: Roll, name: str) -> DistanceTarget:
     matrix, size = np.array(real_array(aligned_square(y, roll, name), name), dtype=np.float64), roll.size
     if matrix.shape != (size, size):
         raise ValueError(f"{name} has shape {matrix.shape}: target distances between {size} need {(size, size)}")
@@ -209,7 +277,7 @@ def _distances(y: Any, gap: float | None, roll: Roll, name: str) -> TargetDistan
     others = matrix[np.triu_indices(size, 1)]
     _check_spread(np.unique(others[~np.isnan(others)]), gap, size, name)
     np.fill_diagonal(matrix, 0.0)
-    return TargetDistances.of((matrix + matrix.T) / 2, gap)
+    return DistanceTarget.of((matrix + matrix.T) / 2, gap)
 
 
 def _check_spread(present: np.ndarray, gap: float | None, size: int, name: str) -> None:

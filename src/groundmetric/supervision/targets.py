@@ -101,7 +101,7 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True)
-class Classes:
+class ClassTarget:
     """Distributions of one class should be nearer to each other than to those of any other class."""
 
     levels: np.ndarray  # classes as numbers; -1 where there is no label
@@ -123,12 +123,12 @@ class Classes:
     def response(self) -> np.ndarray:
         return _indicators(self.levels)
 
-    def at(self, places: np.ndarray) -> Classes:
-        return Classes(self.levels[places], self.balanced)
+    def at(self, places: np.ndarray) -> ClassTarget:
+        return ClassTarget(self.levels[places], self.balanced)
 
 
 @dataclass(frozen=True)
-class Ordered:
+class OrderedTarget:
     """The farther apart two values are, the farther apart should their distributions be."""
 
     values: np.ndarray  # NaN where there is no label
@@ -137,7 +137,7 @@ class Ordered:
     balanced = False
 
     @classmethod
-    def of(cls, values: np.ndarray, gap: float | None = None) -> Ordered:
+    def of(cls, values: np.ndarray, gap: float | None = None) -> OrderedTarget:
         """Without a gap, a quarter of the standard deviation of the values."""
         return cls(values, _GAP * float(np.nanstd(values)) if gap is None else gap)
 
@@ -162,19 +162,19 @@ class Ordered:
     def response(self) -> np.ndarray:
         return _indicators(self.levels) if self.few_levels else (self.values / np.nanstd(self.values))[:, None]
 
-    def at(self, places: np.ndarray) -> Ordered:
-        return Ordered(self.values[places], self.gap)
+    def at(self, places: np.ndarray) -> OrderedTarget:
+        return OrderedTarget(self.values[places], self.gap)
 
 
 @dataclass(frozen=True)
-class TargetDistances:
+class DistanceTarget:
     """The larger the target distance of two distributions (the paper's W*), the farther apart should they be."""
 
     matrix: np.ndarray  # symmetric; NaN where a distance is not known
     gap: float
 
     @classmethod
-    def of(cls, matrix: np.ndarray, gap: float | None = None) -> TargetDistances:
+    def of(cls, matrix: np.ndarray, gap: float | None = None) -> DistanceTarget:
         """Without a gap, a quarter of the standard deviation of the distances."""
         others = matrix[~np.eye(len(matrix), dtype=bool)]
         return cls(matrix, _GAP * float(np.nanstd(others)) if gap is None else gap)
@@ -217,8 +217,8 @@ class TargetDistances:
         widest = widest[strength[widest] > strength.max() * 1e-8]
         return axes[:, widest] * np.sqrt(strength[widest])
 
-    def at(self, places: np.ndarray) -> TargetDistances:
-        return TargetDistances(self.matrix[np.ix_(places, places)], self.gap)
+    def at(self, places: np.ndarray) -> DistanceTarget:
+        return DistanceTarget(self.matrix[np.ix_(places, places)], self.gap)
 
 
 def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:

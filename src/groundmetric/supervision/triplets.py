@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .targets import Classes, Pool, Target, holds
+from .targets import ClassTarget, Pool, Target, holds
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
 
 
 def as_target(target: Any) -> Target:
-    return Classes(target) if isinstance(target, np.ndarray) else target
+    return ClassTarget(target) if isinstance(target, np.ndarray) else target
 
 
 def _supervision(target: Any, strata: np.ndarray | None) -> Supervision:

@@ -19,6 +19,8 @@ from .._anndata.source import Source
 from .._anndata.store import Stored
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
+from ..learning import Distances, Mapped, Ordered
+from ..supervision.labels import resolve_target
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,11 @@ def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> 
 
 def in_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
     """The labels with the order of the column's categories, where the target needs one."""
-    if target != "ordered" or labels.dtype.kind in "biuf" or not getattr(column.dtype, "ordered", False):
+    if (
+        not isinstance(resolve_target(target), Ordered)
+        or labels.dtype.kind in "biuf"
+        or not getattr(column.dtype, "ordered", False)
+    ):
         return labels
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
 
@@ -140,13 +146,16 @@ def make_learner(parameters: dict[str, Any], random_state: int) -> GroundMetricL
     for name in parameters:
         if name not in known:
             raise TypeError(f"unexpected keyword {name!r}: besides those of learn {listed(name, known)}")
-    if parameters.get("target", "classes") not in ("classes", "ordered"):
+    target = parameters.get("target", "classes")
+    if isinstance(target, list | tuple) or isinstance(resolve_target(target), Distances):
         raise ValueError(
-            f"target is {parameters['target']!r}: labels in a column are 'classes' or 'ordered'; for target distances "
+            f"target is {target!r}: labels in a column are 'classes' or 'ordered'; for target distances "
             "or several labels, use GroundMetricLearner on Distributions"
         )
-    for name in ("cost", "feature_map"):
-        if parameters.get(name, known[name]) != known[name]:
+    for name in ("cost", "form"):
+        if (name == "cost" and parameters.get(name, "euclidean") != "euclidean") or isinstance(
+            parameters.get(name), Mapped
+        ):
             raise ValueError(
                 f"{name} is {parameters[name]!r}, but tools on an AnnData take distances between embedded cells to be "
                 "Euclidean and components to weight genes: use GroundMetricLearner on Distributions"

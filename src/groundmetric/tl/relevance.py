@@ -21,6 +21,7 @@ from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..estimators._base import class_shares
+from ..learning.options import read_parameters
 from ..metrics.cost import euclidean
 from ..supervision.splits import folds
 from ..transport import solve
@@ -81,6 +82,7 @@ def _groups(obs: pd.DataFrame, group_key: str | None, samples: Samples, labels: 
 def _again(parameters: Mapping[str, Any], seed: int, n_jobs: int | None) -> GroundMetricLearner:
     """The learner that was used before."""
     known = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
+    known = read_parameters(known)
     if not isinstance(known.get("random_state"), numbers.Integral):
         known["random_state"] = seed
     return make_learner({**known, "n_jobs": n_jobs, "verbose": 0, "checkpoint": None}, seed)

@@ -25,14 +25,18 @@ class Exact(Solver):
     ----------
     max_pivots : int, optional
         Where to stop; the default is never reached in practice.
+    memory : float
+        Megabytes that learning may spend on remembering where each pair's last solve ended.
     """
 
     max_pivots: int | None = None
+    memory: float = 1000.0
 
     name: ClassVar[str] = "exact"
 
     def __post_init__(self) -> None:
         check_number(self, "max_pivots", low=0, whole=True)
+        check_number(self, "memory", low=0.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         return solve_exact(cost, a, b, max_pivots=self.max_pivots)

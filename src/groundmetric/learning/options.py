@@ -1,0 +1,199 @@
+"""Options of learning as objects: neighbours, early stopping, checkpoints, forms; and their text in files."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._internal.validation import check_number
+from ..supervision.labels import Classes, Distances, Ordered
+from ..transport.solvers.exact import Exact
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Neighbours that are nearest under the present metric (hard mining), chosen anew every few epochs.
+
+    Parameters
+    ----------
+    refresh : int
+        Epochs between two choices.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.GroundMetricLearner(neighbors=gm.learning.Nearest(refresh=2)).neighbors
+    Nearest(refresh=2)
+    """
+
+    refresh: int = 5
+
+    def __post_init__(self) -> None:
+        check_number("refresh", self.refresh, low=1, whole=True)
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """When learning stops before the last epoch.
+
+    Parameters
+    ----------
+    tol : float
+        Stop when the loss has changed by less than `tol` times the margin over `patience` epochs, or the held-out loss
+        has not fallen by as much. 0: never for this reason.
+    patience : int
+        Epochs that this is waited for.
+    validation_fraction : float
+        Share of the distributions of each class that is held out to watch for overfitting: training stops when their
+        loss no longer falls, and the best W is kept. 0: the training loss is watched.
+
+    Examples
+    --------
+    >>> EarlyStopping(patience=5)
+    EarlyStopping(tol=0.001, patience=5, validation_fraction=0.0)
+    """
+
+    tol: float = 1e-3
+    patience: int = 10
+    validation_fraction: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("tol", self.tol, low=0.0)
+        check_number("patience", self.patience, low=1, whole=True)
+        check_number("validation_fraction", self.validation_fraction, low=0.0)
+        if self.validation_fraction >= 1.0:
+            raise ValueError(f"validation_fraction is {self.validation_fraction}: expected a share below 1")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """File for the state of learning, from which the same fit goes on after an accident or Ctrl-C, to the same result.
+
+    Parameters
+    ----------
+    path : str or path
+        The file. The state before the last is kept beside it; a file that is no checkpoint is refused.
+    every : float
+        Seconds between two states at least.
+
+    Examples
+    --------
+    >>> Checkpoint("learning.state", every=10.0).every
+    10.0
+    """
+
+    path: str | os.PathLike
+    every: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise TypeError(f"path of the checkpoint is {self.path!r}: expected the name of a file")
+        check_number("every", self.every, low=0.0)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A metric that is linear or diagonal in mapped features, and so bends with them.
+
+    Parameters
+    ----------
+    transformer : scikit-learn transformer
+        Fitted to the points and applied to them first, e.g. SplineTransformer or Nystroem.
+    form : {"linear", "diagonal"}
+        What is learned among the mapped features.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> Mapped(StandardScaler(), "diagonal").form
+    'diagonal'
+    """
+
+    transformer: Any
+    form: str = "linear"
+
+
+def resolve_neighbors(neighbors: Any) -> Nearest | None:
+    """None stands for neighbours drawn at random."""
+    if isinstance(neighbors, Nearest):
+        return neighbors
+    if isinstance(neighbors, str) and neighbors in ("random", "nearest"):
+        return Nearest() if neighbors == "nearest" else None
+    raise ValueError(f"neighbors is {neighbors!r}: expected 'random', 'nearest' or Nearest(refresh=…)")
+
+
+def resolve_form(form: Any) -> Mapped:
+    """What is learned, and the transformer before it (None where there is none)."""
+    mapped = form if isinstance(form, Mapped) else Mapped(None, form)
+    if mapped.form not in ("linear", "diagonal"):
+        raise ValueError(f"form is {mapped.form!r}: expected 'linear', 'diagonal' or Mapped(transformer)")
+    return mapped
+
+
+def resolve_stopping(stopping: Any) -> EarlyStopping:
+    if not isinstance(stopping, EarlyStopping):
+        raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
+    return stopping
+
+
+def resolve_solver(solver: Any) -> Exact:
+    """The gradient needs an exact plan, so there is no other solver to learn with."""
+    if isinstance(solver, str) and solver == "exact":
+        return Exact()
+    if not isinstance(solver, Exact):
+        raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
+    if solver.max_pivots is not None:
+        check_number("max_pivots", solver.max_pivots, low=1, whole=True)
+    return solver
+
+
+def resolve_checkpoint(checkpoint: Any) -> Checkpoint | None:
+    """A bare path is shorthand."""
+    return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+
+_BY_NAME = {kind.__name__: kind for kind in (Nearest, EarlyStopping, Exact, Classes, Ordered, Distances)}
+# Parameters that were numbers of the learner itself, in files of earlier versions: the object that has them now.
+_FORMER = {"tol": "stopping", "patience": "stopping", "validation_fraction": "stopping",
+           "memory": "solver", "max_pivots": "solver"}  # fmt: skip
+
+
+def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a learner from a file, where objects are text (their `repr`); also as earlier versions wrote them.
+
+    >>> read_parameters({"margin": 1.0, "stopping": "EarlyStopping(tol=0.0)", "memory": 10.0})["solver"]
+    Exact(max_pivots=None, memory=10.0)
+    """
+    known = {name: read_object(value) for name, value in stored.items()}
+    former = {name: known.pop(name) for name in _FORMER if name in known}
+    for parameter, kind in (("stopping", EarlyStopping), ("solver", Exact)):
+        fields = {name: value for name, value in former.items() if _FORMER[name] == parameter}
+        if fields:
+            known[parameter] = kind(**fields)
+    if "metric" in known:
+        known["form"] = known.pop("metric")
+    refresh = known.pop("refresh", None)
+    if refresh is not None and known.get("neighbors") == "nearest":
+        known["neighbors"] = Nearest(refresh)
+    gap = known.pop("gap", None)
+    if gap is not None:
+        known["target"] = Ordered(gap)
+    known.pop("n_restarts", None)
+    return known
+
+
+def read_object(value: Any) -> Any:
+    """An object from its text; anything else passes through."""
+    if not isinstance(value, str) or not value.endswith(")"):
+        return value
+    try:
+        call = ast.parse(value, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BY_NAME:
+            return value
+        fields = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError):
+        return value
+    return _BY_NAME[call.func.id](**fields)  # type: ignore[arg-type]
