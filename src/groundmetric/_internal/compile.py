@@ -79,7 +79,7 @@ class KernelLocator:
 @functools.cache
 def _transport_stamp() -> bytes:
     state = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted((_PACKAGE / "transport").rglob("*.py")):
         state.update(hashlib.sha256(source.read_bytes()).digest())
     return state.digest()
 

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
+from .._internal.executor import Threads
 from .._internal.validation import check_number, real_array
 from ..distances import warn_of_pivot_limit
-from ..distributed import workers
 from ..distributions import Distributions
 from ..learning.checkpoint import Checkpoints, State, named, state_of, under
 from ..learning.mining import Fresh
@@ -301,7 +301,7 @@ def train_all(
     total = settings.max_epochs * n_restarts
     with (
         saving,
-        workers(n_jobs) as threads,
+        Threads(n_jobs) as threads,
         tqdm(total=total, desc="learning", unit="epoch", disable=None if verbose else True, leave=False) as bar,
     ):
 
