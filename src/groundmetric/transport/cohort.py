@@ -227,7 +227,7 @@ class ExactPairs:
         transport = pair_transport(
             self.masses, self.first, self.second, self.z.shape[1], threads=threads, cost=self.cost, **options
         )
-        transport.move_all(self.z)
+        transport.move_all(np.require(self.z, np.float64, ["C", "W"]))  # what was sent may be read-only
 
         def solve(which: np.ndarray) -> PairResults:
             values, optimal = np.ldexp(transport.solve(which), self.exponent), transport.answers.optimal[which]

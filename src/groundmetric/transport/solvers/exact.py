@@ -23,16 +23,27 @@ class Exact(Solver):
 
     Parameters
     ----------
-    max_pivots : int, optional
+    max_pivots : int or None
         Where to stop; the default is never reached in practice.
+    memory : float
+        Megabytes that the bases of pairs may take in learning, from which the next solves start warm; pairs beyond
+        that start cold every time. A distance matrix is solved once and needs none.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.transport.solve([[0.0, 1.0], [2.0, 0.0]], solver=gm.transport.Exact(max_pivots=100)).value
+    0.0
     """
 
     max_pivots: int | None = None
+    memory: float = 1000.0
 
     name: ClassVar[str] = "exact"
 
     def __post_init__(self) -> None:
         check_number(self, "max_pivots", low=0, whole=True)
+        check_number(self, "memory", low=0.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         return solve_exact(cost, a, b, max_pivots=self.max_pivots)
