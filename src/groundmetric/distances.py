@@ -46,6 +46,11 @@ __all__ = [
     "search_neighbors",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 # Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
 _FEW_COMPONENTS = 32
 

@@ -99,7 +99,7 @@ def _places(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[
 
 
 def _between(metric: Any) -> Distances:
-    return metric.cost.between if is_projection(metric) else partial(checked_distances, metric)
+    return metric.projected_distances if is_projection(metric) else partial(checked_distances, metric)
 
 
 def name_the_bad(
