@@ -45,7 +45,7 @@ def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
 
 def _compare(D: gm.Distributions, name: str, metric: gm.GroundMetric | str) -> dict:
     full, all_seconds = _timed(lambda: gm.pairwise_distances(D, metric=metric))
-    found, few_seconds = _timed(lambda: gm.kneighbors(D, None, N_NEIGHBORS, metric, return_solves=True))
+    found, few_seconds = _timed(lambda: gm.search_neighbors(D, None, N_NEIGHBORS, metric))
     distances, indices, solves = found
     np.fill_diagonal(full, np.inf)
     expected = np.argsort(full, axis=1, kind="stable")[:, :N_NEIGHBORS]

@@ -219,8 +219,8 @@ def distances_by_variants(folder: Path) -> Found:
     variants += [{"solver": "auto"}, {"solver": "auto", "seconds": 1e-3}, {"max_pivots": 5}]
     found: dict[str, Any] = {"coarsened": spelled(small.distributions), "radii": small.radii(metric())}
     for options in variants:
-        values, details = gm.pairwise_distances(D, metric=metric(), return_details=True, **options)
-        found[str(options)] = {"values": values, "lower": details.lower, "upper": details.upper, "gap": details.gap}
+        each = gm.bounded_distances(D, metric=metric(), **options)
+        found[str(options)] = {"values": each.values, "lower": each.lower, "upper": each.upper, "gap": each.gap}
     return found
 
 
@@ -235,10 +235,10 @@ def distances_kept(folder: Path) -> Found:
 def neighbors(folder: Path) -> Found:
     D, y = gm.datasets.synth_2d(0)
     D, names = D.subsample(40, random_state=0), ("distances", "indices", "solves")
-    options = {"metric": gm.GroundMetricLearner(**QUICK).fit(D, y).metric_, "return_solves": True}
-    found = {"among": gm.kneighbors(D, n_neighbors=3, **options)}
-    found |= {"across": gm.kneighbors(weighted(D[::2]), D[1::2], 2, **options)}
-    found |= {"cosine": gm.kneighbors(D[:6], D[6:], 2, "cosine", return_solves=True)}
+    options = {"metric": gm.GroundMetricLearner(**QUICK).fit(D, y).metric_}
+    found = {"among": gm.search_neighbors(D, n_neighbors=3, **options)}
+    found |= {"across": gm.search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
+    found |= {"cosine": gm.search_neighbors(D[:6], D[6:], 2, "cosine")}
     return {name: dict(zip(names, each, strict=True)) for name, each in found.items()}
 
 

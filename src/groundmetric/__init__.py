@@ -17,6 +17,8 @@ _HOME = {
     "TransportKNeighborsRegressor": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
+    "bounded_distances": "distances",
+    "search_neighbors": "distances",
 }
 _MODULES = (
     "baselines",
@@ -42,6 +44,7 @@ __all__ = [
     "TransportKNeighborsRegressor",
     "__version__",
     "baselines",
+    "bounded_distances",
     "datasets",
     "evaluation",
     "interpret",
@@ -52,13 +55,14 @@ __all__ = [
     "pl",
     "pp",
     "report",
+    "search_neighbors",
     "tl",
     "transport",
 ]
 
 if TYPE_CHECKING:
     from . import baselines, datasets, evaluation, interpret, learning, penalties, pl, pp, report, tl, transport
-    from .distances import kneighbors, pairwise_distances
+    from .distances import bounded_distances, kneighbors, pairwise_distances, search_neighbors
     from .distributions import Distributions
     from .estimators import (
         GroundMetricLearner,

@@ -7,26 +7,49 @@ import os
 import sys
 import warnings
 from collections import Counter
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
-from ._internal.executor import Threads, in_rounds
-from .distributed import workers
+from ._internal.executor import Threads
+from .distributed import configured_backend, solve_pairs
+from .distributed.pairs import Found
 from .distributions import Distributions, as_distributions
 from .metrics.base import GroundMetric
 from .metrics.cost import BadDistances, Cost, checked_distances
-from .transport import Auto, Details, Exact, Status
-from .transport.cohort import clouds_of, compare_all, is_euclidean, is_projection, name_the_bad, projected
-from .transport.kept import Found, KeptDistances, fill_gaps, telling
+from .transport import Auto, BoundedDistances, Exact, Status
+from .transport import pairs as pairs_module
+from .transport.cohort import (
+    ExactPairs,
+    PairResults,
+    SolverPairs,
+    clouds_of,
+    is_euclidean,
+    is_projection,
+    name_the_bad,
+    projected,
+)
+from .transport.kept import CohortDistances, KeptDistances
 from .transport.neighbors import Finder, nearest
-from .transport.pairs import PairTransport, pair_transport
 from .transport.problem import Masses, points_in_range
 from .transport.solve import resolve_solver
 from .transport.solvers.base import Solver
+
+__all__ = [
+    "BoundedDistances",
+    "NeighborSearch",
+    "bounded_distances",
+    "kneighbors",
+    "pairwise_distances",
+    "search_neighbors",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 # Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
 _FEW_COMPONENTS = 32
@@ -41,33 +64,41 @@ def pairwise_distances(
     n_jobs: int | None = None,
     max_pivots: int | None = None,
     verbose: int = 0,
-    return_details: bool = False,
     keep: str | os.PathLike | None = None,
     **options: Any,
-) -> Any:
+) -> np.ndarray:
     """Wasserstein distances between all distributions of A and of B (or among those of A): exact, or by a variant.
+
+    `bounded_distances` gives the same values with bounds of the optimal ones, and how the solver ended.
 
     Parameters
     ----------
-    A, B : Distributions, or arrays whose rows are distributions of one point each
-    metric : GroundMetric, or the name of a distance between points that scikit-learn knows ("euclidean", "cityblock",
-        "cosine", …)
-    solver : {"exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto"}, or an
-        object from `groundmetric.transport`
-    n_jobs : threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
-    max_pivots : limit per pair; a warning says if it was reached
-    verbose : 1 shows a progress bar where there is a terminal, and says which variant was used and
-        what error is possible
-    return_details : return what is known of every pair, too
-    keep : file where exact distances are kept pair by pair, as they are found. Pairs that are there already, of the
-        same points, masses and metric, are not computed again.
-    **options : of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`
+    A, B : Distributions or array of shape (n_points, n_features)
+        The rows of an array are distributions of one point each.
+    metric : GroundMetric or str
+        A name is that of a distance between points that scikit-learn knows ("euclidean", "cityblock", "cosine", …).
+    solver : str or Solver
+        "exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto", or an object
+        from `groundmetric.transport`.
+    n_jobs : int or None
+        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
+    max_pivots : int or None
+        Limit per pair; a warning says if it was reached.
+    verbose : int
+        1 shows a progress bar where there is a terminal, and says which variant was used and what error is possible.
+    keep : path or None
+        File where exact distances are kept pair by pair, as they are found. Pairs that are there already, of the same
+        points, masses and metric, are not computed again.
+    **options : Any
+        Of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`.
 
     Returns
     -------
-    distances : array of shape (len(A), len(B)); symmetric with zeros on the diagonal where B is None
-    details : `transport.Details` with arrays of that shape, with ``return_details=True``
+    array of shape (len(A), len(B))
+        Symmetric with zeros on the diagonal where B is None.
 
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], samples=["a", "a", "b", "b"])
     >>> gm.pairwise_distances(D).tolist()
@@ -75,34 +106,150 @@ def pairwise_distances(
     >>> gm.pairwise_distances(D, solver="partial", share=0.5).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
+    return _compare(A, B, metric, solver, n_jobs, max_pivots, verbose, keep, options).values
+
+
+def bounded_distances(
+    A: Any,
+    B: Any = None,
+    metric: GroundMetric | str = "euclidean",
+    *,
+    solver: str | Solver = "exact",
+    n_jobs: int | None = None,
+    max_pivots: int | None = None,
+    verbose: int = 0,
+    keep: str | os.PathLike | None = None,
+    **options: Any,
+) -> BoundedDistances:
+    """`pairwise_distances` with bounds of the optimal values, the solver as it was used, and how each pair ended.
+
+    Parameters
+    ----------
+    A, B, metric, solver, n_jobs, max_pivots, verbose, keep, **options : Any
+        As in `pairwise_distances`.
+
+    Returns
+    -------
+    transport.BoundedDistances
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> found = gm.bounded_distances(D[:4], solver="coarse", n_groups=20)
+    >>> bool((found.lower <= gm.pairwise_distances(D[:4]) + 1e-9).all())
+    True
+    """
+    return _compare(A, B, metric, solver, n_jobs, max_pivots, verbose, keep, options)
+
+
+def _compare(
+    A: Any,
+    B: Any,
+    metric: Any,
+    solver: Any,
+    n_jobs: int | None,
+    max_pivots: int | None,
+    verbose: int,
+    keep: Any,
+    options: dict[str, Any],
+) -> BoundedDistances:
     chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
     A, B = _check_cohorts(A, B)
     rows, cols = np.triu_indices(len(A), 1) if B is None else (grid.ravel() for grid in np.indices((len(A), len(B))))
     cohorts = (A,) if B is None else (A, B)
     ground = _resolve(metric, *cohorts)
-    shift = 0 if B is None else len(A)
+    first, second = rows, cols + (0 if B is None else len(A))
     if isinstance(chosen, Auto):
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
-        chosen, reason = chosen.pick(sizes[rows], sizes[cols + shift], on_points=is_euclidean(ground))
+        chosen, reason = chosen.pick(sizes[first], sizes[second], on_points=is_euclidean(ground))
     _check_solver(chosen, ground)
     kept = None if keep is None else KeptDistances(keep, chosen).of(ground, *cohorts)
-    with workers(n_jobs) as threads:
-
-        def compute(first: np.ndarray, second: np.ndarray, found: Found) -> Details:
-            try:
-                return _solve_all(chosen, reason, cohorts, first, second, ground, threads, verbose, found)
-            except BadDistances as bad:
-                raise name_the_bad(bad, ground, cohorts, first, second) from None
-
-        details = fill_gaps(kept, rows, cols + shift, compute)
-    _warn_of_all(details)
+    used, results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, kept)
+    shape, statuses = (len(A), len(cohorts[-1])), Counter(results.status.tolist())
+    found = BoundedDistances(used, reason, results.values, results.lower, results.upper, statuses)
+    _warn_of_all(found)
     if verbose and (reason or not isinstance(chosen, Exact)):
-        tqdm.write(f"distances: {details}", file=sys.stderr)
-    values, lower, upper = (
-        _as_matrix(entries, rows, cols, (len(A), len(cohorts[-1])), symmetric=B is None)
-        for entries in (details.values, details.lower, details.upper)
-    )
-    return (values, replace(details, values=values, lower=lower, upper=upper)) if return_details else values
+        tqdm.write(f"distances: {found}", file=sys.stderr)
+    values, lower, upper = (_as_matrix(each, rows, cols, shape, symmetric=B is None) for each in results[:3])
+    return BoundedDistances(used, reason, values, lower, upper, statuses)
+
+
+def _solve_missing(
+    solver: Solver,
+    cohorts: tuple[Distributions, ...],
+    first: np.ndarray,
+    second: np.ndarray,
+    metric: Any,
+    n_jobs: int | None,
+    verbose: int,
+    kept: CohortDistances | None,
+) -> tuple[Solver, PairResults]:
+    """All pairs: those that are kept, and the others by the solver, which are kept as they are found."""
+    known = np.full(first.size, np.nan) if kept is None else kept.get(first, second)
+    missing = np.flatnonzero(np.isnan(known))
+
+    def found(which: np.ndarray, part: PairResults) -> None:
+        if kept is not None:
+            proved = part.status == Status.OPTIMAL
+            pairs = missing[which[proved]]
+            kept.put(first[pairs], second[pairs], part.values[proved])
+
+    results = PairResults(known, known.copy(), known.copy(), np.full(first.size, Status.OPTIMAL, object))
+    with Threads(n_jobs) as threads:
+        try:
+            solver, solved = _solve_all(
+                solver, cohorts, first[missing], second[missing], metric, threads, n_jobs, verbose, found
+            )
+        except BadDistances as bad:
+            raise name_the_bad(bad, metric, cohorts, first[missing], second[missing]) from None
+    for whole, some in zip(results, solved, strict=True):
+        whole[missing] = some
+    return solver, results
+
+
+def _solve_all(
+    solver: Solver,
+    cohorts: tuple[Distributions, ...],
+    first: np.ndarray,
+    second: np.ndarray,
+    metric: Any,
+    threads: Threads,
+    n_jobs: int | None,
+    verbose: int,
+    found: Found,
+) -> tuple[Solver, PairResults]:
+    """All pairs, and the solver as it was used; `first` and `second` count through all cohorts."""
+    bar = tqdm(total=first.size, desc="distances", unit="pair", disable=None if verbose else True, leave=False)
+    with bar:
+        pairs: ExactPairs | SolverPairs
+        if isinstance(solver, Exact) and _is_projection(metric):
+            z, _, up = points_in_range(*2 * (np.vstack(projected(metric, cohorts)),))
+            cost, exponent = metric.cost, _on_values(up, metric.cost)
+            masses, limits = Masses.of(*cohorts), (solver.max_pivots, exponent, pairs_module.DENSE_LIMIT)
+            pairs = ExactPairs(masses, z, first, second, cost, *limits)
+        elif isinstance(solver, Exact) and all(np.all(cohort.sizes == 1) for cohort in cohorts):
+            return solver, _between_single_points(cohorts, first, second, metric)
+        else:
+            clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
+            pairs = SolverPairs.prepare(solver, clouds, distances, first, second, threads)
+            solver = pairs.solver
+        backend = configured_backend(n_jobs)
+        return solver, solve_pairs(pairs, threads, backend, done=bar.update, found=found)
+
+
+def _between_single_points(
+    cohorts: tuple[Distributions, ...], first: np.ndarray, second: np.ndarray, metric: Any
+) -> PairResults:
+    """Between single points there is nothing to transport."""
+    shift = 0 if len(cohorts) == 1 else len(cohorts[0])
+    values = checked_distances(metric, cohorts[0].points, cohorts[-1].points)[first, second - shift]
+    return PairResults(values, values, values, np.full(first.size, Status.OPTIMAL, object))
+
+
+def _on_values(up: int, cost: Cost) -> int:
+    """What an exponent that points were scaled by means for values."""
+    return 2 * up if cost is Cost.SQUARED else up
 
 
 def _as_matrix(
@@ -121,24 +268,84 @@ def kneighbors(
     n_neighbors: int = 5,
     metric: GroundMetric | str = "euclidean",
     *,
-    return_solves: bool = False,
     n_jobs: int | None = None,
     max_pivots: int | None = None,
-) -> tuple:
+) -> tuple[np.ndarray, np.ndarray]:
     """Nearest neighbours of every distribution of A among those of B (or among the others of A), exactly.
 
     Lower bounds (the distance between means, transport along a few lines, and potentials that the costs allow) rule
-    most pairs out without a solve.
+    most pairs out without a solve; `search_neighbors` says how many were left.
+
+    Parameters
+    ----------
+    A, B : Distributions or array of shape (n_points, n_features)
+        The rows of an array are distributions of one point each.
+    n_neighbors : int
+    metric : GroundMetric or str
+        As in `pairwise_distances`.
+    n_jobs : int or None
+        Threads; None means one, -1 one per core.
+    max_pivots : int or None
+        Limit per pair; a warning says if it was reached.
 
     Returns
     -------
-    distances, indices : arrays of shape (len(A), n_neighbors), nearest first; equal distances by index
-    solves : number of pairs that were solved exactly, with ``return_solves=True``
+    distances, indices : array of shape (len(A), n_neighbors)
+        Nearest first; equal distances by index.
 
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [1.0], [9.0]], samples=["a", "b", "c"])
     >>> gm.kneighbors(D, n_neighbors=1)[1].tolist()
     [[1], [0], [1]]
+    """
+    found = search_neighbors(A, B, n_neighbors, metric, n_jobs=n_jobs, max_pivots=max_pivots)
+    return found.distances, found.indices
+
+
+class NeighborSearch(NamedTuple):
+    """Nearest neighbours, and what the search took; the result of `search_neighbors`.
+
+    Attributes
+    ----------
+    distances, indices : array of shape (len(A), n_neighbors)
+        Nearest first; equal distances by index.
+    n_solves : int
+        Pairs that were solved exactly; bounds ruled the others out.
+    """
+
+    distances: np.ndarray
+    indices: np.ndarray
+    n_solves: int
+
+
+def search_neighbors(
+    A: Any,
+    B: Any = None,
+    n_neighbors: int = 5,
+    metric: GroundMetric | str = "euclidean",
+    *,
+    n_jobs: int | None = None,
+    max_pivots: int | None = None,
+) -> NeighborSearch:
+    """`kneighbors` with the number of pairs that had to be solved.
+
+    Parameters
+    ----------
+    A, B, n_neighbors, metric, n_jobs, max_pivots : Any
+        As in `kneighbors`.
+
+    Returns
+    -------
+    NeighborSearch
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [1.0], [9.0]], groups=["a", "b", "c"])
+    >>> gm.search_neighbors(D, n_neighbors=1).n_solves
+    2
     """
     A, B = _check_cohorts(A, B)
     others = len(A) - 1 if B is None else len(B)
@@ -146,33 +353,42 @@ def kneighbors(
         raise ValueError(f"n_neighbors is {n_neighbors}, but there are {others} distributions to choose from")
     cohorts = (A,) if B is None else (A, B)
     ground = _resolve(metric, *cohorts)
-    shift = 0 if B is None else len(A)
-    shape = (len(A), len(cohorts[-1]))
-    with workers(n_jobs) as threads:
-        if not _is_projection(ground):
-            exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
-            solves = others * len(A) // (2 if B is None else 1)
-        else:
-            z, _, up = points_in_range(*2 * (np.vstack(projected(ground, cohorts)),))
-            finder = Finder(Masses.of(*cohorts), z, threads, max_pivots, ground.cost)
-            rows, cols = (grid.ravel() for grid in np.indices(shape))
-            lower = finder.lower(rows, cols + shift).reshape(shape)
-            if B is None:
-                np.fill_diagonal(lower, np.inf)
-            exact = nearest(
-                lower,
-                n_neighbors,
-                lambda rows, cols: finder.solve(rows, cols + shift),
-                lambda rows, cols: finder.sharpen(rows, cols + shift),
-            )
-            exact = np.ldexp(exact, _on_values(up, ground.cost))
-            solves = finder.solves
-            warn_of_pivot_limit(finder.stopped_pivoting)
+    if _is_projection(ground):
+        exact, n_solves = _pruned_distances(cohorts, n_neighbors, ground, n_jobs, max_pivots)
+    else:
+        exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
+        n_solves = others * len(A) // (2 if B is None else 1)
     if B is None:
         np.fill_diagonal(exact, np.inf)
     indices = np.argsort(exact, axis=1, kind="stable")[:, :n_neighbors]
-    answer = np.take_along_axis(exact, indices, axis=1), indices
-    return (*answer, solves) if return_solves else answer
+    return NeighborSearch(np.take_along_axis(exact, indices, axis=1), indices, n_solves)
+
+
+def _pruned_distances(
+    cohorts: tuple[Distributions, ...],
+    n_neighbors: int,
+    metric: GroundMetric,
+    n_jobs: int | None,
+    max_pivots: int | None,
+) -> tuple[np.ndarray, int]:
+    """Distances of the pairs that may be neighbours, infinite elsewhere, and how many were solved."""
+    shape = len(cohorts[0]), len(cohorts[-1])
+    shift = 0 if len(cohorts) == 1 else shape[0]
+    with Threads(n_jobs) as threads:
+        z, _, up = points_in_range(*2 * (np.vstack(projected(metric, cohorts)),))
+        finder = Finder(Masses.of(*cohorts), z, threads, max_pivots, metric.cost)
+        rows, cols = (grid.ravel() for grid in np.indices(shape))
+        lower = finder.lower(rows, cols + shift).reshape(shape)
+        if len(cohorts) == 1:
+            np.fill_diagonal(lower, np.inf)
+        exact = nearest(
+            lower,
+            n_neighbors,
+            lambda rows, cols: finder.solve(rows, cols + shift),
+            lambda rows, cols: finder.sharpen(rows, cols + shift),
+        )
+    warn_of_pivot_limit(finder.stopped_pivoting)
+    return np.ldexp(exact, _on_values(up, metric.cost)), finder.solves
 
 
 def warn_of_pivot_limit(stopped: int) -> None:
@@ -206,7 +422,7 @@ def _check_solver(solver: Solver, ground: Any) -> None:
         )
 
 
-def _warn_of_all(details: Details) -> None:
+def _warn_of_all(details: BoundedDistances) -> None:
     for status in (Status.PIVOT_LIMIT, Status.ITERATION_LIMIT, Status.IMPRECISE):
         _warn_of(status, details.statuses[status])
 
@@ -243,72 +459,3 @@ def _resolve(metric: Any, *cohorts: Distributions) -> Any:
 def _is_projection(metric: Any) -> bool:
     """Is the distance one between projected points of few components?"""
     return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
-
-
-def _solve_all(
-    solver: Solver,
-    reason: str,
-    cohorts: tuple[Distributions, ...],
-    first: np.ndarray,
-    second: np.ndarray,
-    metric: Any,
-    threads: Threads,
-    verbose: int,
-    found: Found,
-) -> Details:
-    """All pairs by the solver; `first` and `second` count through all cohorts."""
-    bar = tqdm(total=first.size, desc="distances", unit="pair", disable=None if verbose else True, leave=False)
-    with bar:
-        sizes = np.concatenate([cohort.sizes for cohort in cohorts]).astype(np.float64)
-        rounds = in_rounds(sizes[first] * sizes[second], threads)
-        if isinstance(solver, Exact) and _is_projection(metric):
-            z, _, up = points_in_range(*2 * (np.vstack(projected(metric, cohorts)),))
-            options: dict[str, Any] = {"threads": threads, "memory": 0.0, "cost": metric.cost, "values_only": True}
-            options["max_pivots"] = solver.max_pivots
-            transport = pair_transport(Masses.of(*cohorts), first, second, z.shape[1], **options)
-            transport.move_all(z)
-            return _solve_in_rounds(solver, reason, transport, rounds, found, bar, _on_values(up, metric.cost))
-        if isinstance(solver, Exact) and all(np.all(cohort.sizes == 1) for cohort in cohorts):
-            return _between_single_points(solver, reason, cohorts, first, second, metric)
-        clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
-
-        def some(chosen: np.ndarray) -> Details:
-            return compare_all(solver, reason, clouds, distances, first[chosen], second[chosen], threads, bar.update)
-
-        return some(np.arange(first.size)) if found is None else telling(some, rounds, found)
-
-
-def _between_single_points(
-    solver: Solver,
-    reason: str,
-    cohorts: tuple[Distributions, ...],
-    first: np.ndarray,
-    second: np.ndarray,
-    metric: Any,
-) -> Details:
-    """Between single points there is nothing to transport."""
-    shift = 0 if len(cohorts) == 1 else len(cohorts[0])
-    values = checked_distances(metric, cohorts[0].points, cohorts[-1].points)[first, second - shift]
-    return Details(solver, reason, values, values, values, Counter({Status.OPTIMAL: first.size}))
-
-
-def _on_values(up: int, cost: Cost) -> int:
-    """What an exponent that points were scaled by means for values."""
-    return 2 * up if cost is Cost.SQUARED else up
-
-
-def _solve_in_rounds(
-    solver: Solver, reason: str, transport: PairTransport, rounds: list[np.ndarray], found: Found, bar: tqdm, up: int
-) -> Details:
-    """Solve all pairs, a few hundred at a time: bases are not kept, so that memory stays small.
-
-    Values are those of the transport times 2**up.
-    """
-    values, optimal = np.empty_like(transport.answers.value), transport.answers.optimal
-    for pairs in rounds:
-        values[pairs] = np.ldexp(transport.solve(pairs), up)
-        if found is not None:
-            found(pairs, values[pairs], optimal[pairs])
-        bar.update(pairs.size)
-    statuses = Counter(Status.OPTIMAL if done else Status.PIVOT_LIMIT for done in optimal)
-    return Details(solver, reason, values, np.where(optimal, values, 0.0), values, statuses)

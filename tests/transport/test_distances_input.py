@@ -107,7 +107,7 @@ def test_hundreds_of_single_points(n, k):
 def test_neighbours_of_queries_among_thousands_of_single_points():
     rng = np.random.default_rng(0)
     x, queries = rng.normal(size=(3000, 2)), rng.normal(size=(40, 2))
-    distances, indices, solves = gm.kneighbors(queries, x, 5, return_solves=True)
+    distances, indices, solves = gm.search_neighbors(queries, x, 5)
     expected = cdist(queries, x)
     assert_allclose(distances, np.sort(expected, axis=1)[:, :5], rtol=1e-9)
     assert_allclose(np.take_along_axis(expected, indices, axis=1), distances, rtol=1e-9)

@@ -41,7 +41,8 @@ def points(seed=0, n=40, m=33, k=3):
 @pytest.mark.parametrize("options", APPROXIMATIONS.values(), ids=APPROXIMATIONS)
 def test_bounds_hold_the_exact_distance(D, options):
     exact = gm.pairwise_distances(D)
-    distances, details = gm.pairwise_distances(D, return_details=True, **options)
+    details = gm.bounded_distances(D, **options)
+    distances = details.values
     assert (details.lower <= exact + 1e-9).all()
     assert (exact <= details.upper + 1e-9).all()
     assert np.abs(distances - exact).max() <= details.gap + 1e-9
@@ -235,10 +236,11 @@ def test_solvers_on_costs_take_any_distance(options):
 
 def test_auto_says_what_it_picked(capsys):
     D = cohort(np.random.default_rng(0), [60, 70], 2)
-    _, details = gm.pairwise_distances(D, solver="auto", return_details=True)
+    details = gm.bounded_distances(D, solver="auto")
     assert details.solver == gm.transport.Exact()
     assert details.gap == 0.0
-    distances, details = gm.pairwise_distances(D, solver="auto", seconds=1e-9, return_details=True, verbose=1)
+    details = gm.bounded_distances(D, solver="auto", seconds=1e-9, verbose=1)
+    distances = details.values
     assert isinstance(details.solver, gm.transport.Coarse)
     assert "would take" in details.reason
     said = capsys.readouterr().err
@@ -249,7 +251,8 @@ def test_auto_says_what_it_picked(capsys):
 
 def test_auto_is_exact_where_points_cannot_be_grouped():
     D = cohort(np.random.default_rng(0), [20, 30], 2)
-    distances, details = gm.pairwise_distances(D, None, "cityblock", solver="auto", seconds=1e-9, return_details=True)
+    details = gm.bounded_distances(D, None, "cityblock", solver="auto", seconds=1e-9)
+    distances = details.values
     assert details.solver == gm.transport.Exact()
     assert "no groups" in details.reason
     assert_array_equal(distances, gm.pairwise_distances(D, metric="cityblock"))
@@ -264,7 +267,8 @@ def test_unfinished_iterations_warn():
 def test_exact_details_are_tight():
     D = cohort(np.random.default_rng(0), [9, 14, 12], 40, "both")
     for metric in ("euclidean", "cityblock", gm.GroundMetric(np.eye(40)[:2])):
-        distances, details = gm.pairwise_distances(D, metric=metric, return_details=True)
+        details = gm.bounded_distances(D, metric=metric)
+        distances = details.values
         assert details.statuses == {Status.OPTIMAL: 3}
         assert_allclose(details.lower, distances, rtol=1e-9)
 

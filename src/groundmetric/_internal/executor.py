@@ -1,17 +1,15 @@
-"""Where the work runs: threads on this machine. Compiled kernels release the GIL, so threads suffice."""
+"""Threads on this machine, and work cut into pieces for them. Compiled kernels release the GIL, so threads suffice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import joblib
 import numpy as np
-
-# Entries of cost matrices (about ten seconds) and pairs, per thread, between two looks at what has been found.
-_ROUND, _MOST_PAIRS = 2.5e8, 512
+from joblib.parallel import get_active_backend
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,10 +25,8 @@ class Threads:
     [1, 2, 3]
     """
 
-    place: Any = None  # where else work may go: see `cluster`
-
     def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = joblib.effective_n_jobs(n_jobs)
+        self.n_jobs = count_threads(n_jobs)
         self._pool = ThreadPoolExecutor(self.n_jobs) if self.n_jobs > 1 else None
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -49,28 +45,35 @@ class Threads:
         self.close()
 
 
-def in_rounds(work: np.ndarray, threads: Threads) -> list[np.ndarray]:
-    """Places 0, 1, … in rounds, in order: enough for every thread or slot for some seconds, so that waiting for the
-    last is a small loss, and few enough that little is lost in an accident.
+def count_threads(n_jobs: int | None) -> int:
+    """The number of threads that `n_jobs` asks for, as joblib counts; workers of a configured cluster do not count."""
+    if getattr(get_active_backend(prefer="threads")[0], "uses_threads", False):
+        return joblib.effective_n_jobs(n_jobs)
+    with joblib.parallel_config(backend="threading"):
+        return joblib.effective_n_jobs(1 if n_jobs is None else n_jobs)
 
-    `work` is in entries of cost matrices. There is at least one round.
 
-    >>> [places.tolist() for places in in_rounds(np.array([1e9, 1.0, 1.0]), Threads(1))]
+def in_rounds(work: np.ndarray, size: float, most: int) -> list[np.ndarray]:
+    """Indices 0, 1, … in order, in rounds of about `size` units of work and at most `most` indices.
+
+    A round should be so long that waiting for its last item is a small loss, and so short that little is lost in an
+    accident. There is at least one round.
+
+    >>> [indices.tolist() for indices in in_rounds(np.array([1e9, 1.0, 1.0]), 1e6, 512)]
     [[0], [1, 2]]
     """
-    n_workers = threads.n_jobs if threads.place is None else max(1, sum(threads.place.slots().values()))
-    full = np.floor((np.cumsum(work) - 0.5 * work) / (_ROUND * n_workers))
-    many = np.arange(work.size) // (_MOST_PAIRS * n_workers)
+    full = np.floor((np.cumsum(work) - 0.5 * work) / size)
+    many = np.arange(work.size) // most
     cuts = np.flatnonzero((np.diff(full) > 0) | (np.diff(many) > 0)) + 1
     return np.split(np.arange(work.size), cuts)
 
 
 def in_batches(work: np.ndarray, n_jobs: int, batch: float) -> list[np.ndarray]:
-    """Places 0, 1, … in batches of about `batch` units of work, the largest work first.
+    """Indices 0, 1, … in batches of about `batch` units of work, the largest work first.
 
     Large pieces first keeps the threads busy to the end; small pieces together keep the cost of a hand-over low.
 
-    >>> [places.tolist() for places in in_batches(np.array([1.0, 5.0, 1.0]), 2, 4.0)]
+    >>> [indices.tolist() for indices in in_batches(np.array([1.0, 5.0, 1.0]), 2, 4.0)]
     [[1], [0, 2]]
     """
     order = np.argsort(-work, kind="stable")

@@ -1,5 +1,10 @@
-"""Work on other machines: a Dask cluster, or whatever joblib has been told to use."""
+"""Independent tasks on other processes or machines: a Dask cluster, or the backend that joblib is configured for."""
 
-from .workers import Cluster, workers
+from .pairs import solve_pairs
+from .tasks import ClusterWarning, OtherVersionError, configured_backend, run
 
-__all__ = ["Cluster", "workers"]
+__all__ = ["ClusterWarning", "OtherVersionError", "configured_backend", "run", "solve_pairs"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

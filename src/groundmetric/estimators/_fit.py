@@ -16,8 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
 from .._internal.validation import InterruptedWarning, check_number, real_array
+from .._internal.executor import Threads
 from ..distances import warn_of_pivot_limit
-from ..distributed import workers
 from ..distributions import Distributions
 from ..learning.checkpoint import Checkpoints, State
 from ..learning.mining import Fresh
@@ -259,7 +259,7 @@ def run_training(
     saving, total = Saving(checkpoints), training.settings.max_epochs
     with (
         saving,
-        workers(n_jobs) as threads,
+        Threads(n_jobs) as threads,
         tqdm(total=total, desc="learning", unit="epoch", disable=None if verbose else True, leave=False) as bar,
     ):
 

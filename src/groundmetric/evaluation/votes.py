@@ -118,5 +118,5 @@ def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable, Any,
     if (
         plain and is_projection(metric) and not isinstance(metric, EuclideanMetric)
     ):  # it takes sparse points as they are
-        return metric.cost.between, metric.project(train), metric.project(test)
+        return metric.projected_distances, metric.project(train), metric.project(test)
     return method.point_distances, train, test

@@ -6,3 +6,7 @@ from .diagonal import DiagonalMetric
 from .mapped import MappedMetric
 
 __all__ = ["Cost", "DiagonalMetric", "GroundMetric", "MappedMetric"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

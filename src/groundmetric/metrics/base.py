@@ -71,7 +71,17 @@ class GroundMetric:
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
-        """The Euclidean metric: W is the identity."""
+        """The Euclidean metric: W is the identity, which is never stored.
+
+        Parameters
+        ----------
+        n_features : int
+        features : sequence of str, optional
+
+        Returns
+        -------
+        GroundMetric
+        """
         return EuclideanMetric(n_features, features)
 
     @property
@@ -83,10 +93,16 @@ class GroundMetric:
         return self.components.shape[0]
 
     def project(self, points: Any) -> np.ndarray:
-        """Points in the learned space, (n_points, n_components): there, the metric is the Euclidean distance
-        (or what `cost` says).
+        """Project points to the learned space: there, the metric is the Euclidean distance (or what `cost` says).
 
-        Takes an array, a sparse matrix, a data frame or Distributions (then in the order of their `points`).
+        Parameters
+        ----------
+        points : array, sparse matrix, data frame or Distributions
+            Of Distributions, their `points` in order.
+
+        Returns
+        -------
+        array of shape (n_points, n_components)
         """
         points = self._check_points(points)
         if points.dtype == np.float64:
@@ -97,7 +113,12 @@ class GroundMetric:
         return z
 
     def check_fit(self, points: Any) -> None:
-        """Raise unless the points (array, data frame or Distributions) have the features that the metric is for."""
+        """Raise unless the points have the features that the metric is for.
+
+        Parameters
+        ----------
+        points : array, data frame or Distributions
+        """
         n_features = points.shape[1] if len(getattr(points, "shape", ())) == 2 else self.n_features
         if n_features != self.n_features:
             raise ValueError(f"points have {n_features} features, but the metric was made for {self.n_features}")
@@ -123,13 +144,27 @@ class GroundMetric:
         return points
 
     def matrix(self) -> np.ndarray:
-        """The full matrix M = WᵀW, (n_features, n_features)."""
+        """The full matrix M = WᵀW.
+
+        Returns
+        -------
+        array of shape (n_features, n_features)
+        """
         return self.components.T @ self.components
 
     def importance(self, *, bare: bool = False) -> np.ndarray:
         """How much each feature matters: the diagonal of M times the feature's training variance, summing to 1.
 
-        `bare=True` gives the diagonal of M itself. Without known variances (a metric made by hand) all count as 1.
+        Without known variances (a metric made by hand) all count as 1.
+
+        Parameters
+        ----------
+        bare : bool
+            Give the diagonal of M itself.
+
+        Returns
+        -------
+        array of shape (n_features,)
         """
         if bare:
             return self._diagonal(np.zeros(self.n_features, np.int64))
@@ -156,9 +191,20 @@ class GroundMetric:
     def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
         """Something between this metric (weight 0) and another (weight 1), e.g. a learned and the Euclidean metric.
 
-        ``of="distances"``: (1 - weight) d + weight d', the paper's average. ``of="matrices"``: the Mahalanobis distance
-        of (1 - weight) M + weight M'.
+        Parameters
+        ----------
+        other : GroundMetric
+        weight : float
+            From 0 (this metric) to 1 (the other).
+        of : {"distances", "matrices"}
+            (1 - weight) d + weight d', the paper's average; or the Mahalanobis distance of (1 - weight) M + weight M'.
 
+        Returns
+        -------
+        GroundMetric
+
+        Examples
+        --------
         >>> import groundmetric as gm
         >>> between = gm.GroundMetric([[3.0, 0.0]]).blend(gm.GroundMetric.euclidean(2), 0.5)
         >>> between.distances([[0.0, 0.0]], [[1.0, 0.0]]).tolist()
@@ -181,14 +227,40 @@ class GroundMetric:
         raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
 
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """Distances between points: all of `x` against all of `y` (or against themselves)."""
+        """Distances between points: all of `x` against all of `y` (or against themselves).
+
+        Parameters
+        ----------
+        x, y : array, sparse matrix, data frame or Distributions
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+        """
         x = self.project(x)
-        return self.cost.between(x, x if y is None else self.project(y))
+        return self.projected_distances(x, x if y is None else self.project(y))
+
+    def projected_distances(self, x: Any, y: Any) -> np.ndarray:
+        """`distances` between points that have been projected.
+
+        Parameters
+        ----------
+        x, y : array of shape (n_points, n_components)
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+        """
+        return self.cost.between(x, y)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved.
 
         An older metric at this path is replaced; a file of any other kind is an error.
+
+        Parameters
+        ----------
+        path : path
         """
         from .io import write
 
@@ -198,7 +270,15 @@ class GroundMetric:
     def load(path: str | os.PathLike, *, feature_map: Any = None) -> GroundMetric:
         """Read a metric that `save` wrote.
 
-        A file holds numbers only: a metric that was learned behind a feature map needs its fitted `feature_map` back.
+        Parameters
+        ----------
+        path : path
+        feature_map : fitted scikit-learn transformer, optional
+            Of a metric that was learned behind one: a file holds numbers only.
+
+        Returns
+        -------
+        GroundMetric
         """
         from .io import read
 

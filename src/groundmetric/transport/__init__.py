@@ -5,7 +5,7 @@ from .._internal.compile import prepare_compilation
 prepare_compilation()  # before the first kernel is defined
 
 from .coarsening import Coarsened, coarsen  # noqa: E402
-from .cohort import Details  # noqa: E402
+from .cohort import BoundedDistances  # noqa: E402
 from .plan import Basis, Plan, Status  # noqa: E402
 from .solve import Auto, solve, solve_points  # noqa: E402
 from .solvers.coarse import Coarse  # noqa: E402
@@ -16,9 +16,9 @@ from .solvers.pot import Entropic, Gaussian, Mixture, Sliced  # noqa: E402
 __all__ = [
     "Auto",
     "Basis",
+    "BoundedDistances",
     "Coarse",
     "Coarsened",
-    "Details",
     "Entropic",
     "Exact",
     "Gaussian",
@@ -32,3 +32,7 @@ __all__ = [
     "solve",
     "solve_points",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -15,8 +15,9 @@ from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..metrics.base import BlendedMetric, EuclideanMetric, GroundMetric
 from ..metrics.cost import BadDistances, Cost, checked_distances
-from .plan import Status
-from .remote import compare_elsewhere
+from .pairs import pair_transport
+from .plan import Plan, Status
+from .problem import Masses
 from .solvers.base import Cloud, Distances, Solver
 
 # Larger coordinates have squares that may leave the range of numbers.
@@ -98,7 +99,7 @@ def _places(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[
 
 
 def _between(metric: Any) -> Distances:
-    return metric.cost.between if is_projection(metric) else partial(checked_distances, metric)
+    return metric.projected_distances if is_projection(metric) else partial(checked_distances, metric)
 
 
 def name_the_bad(
@@ -120,21 +121,29 @@ def name_the_bad(
     return bad
 
 
-# Pairs that tell what a typical cost is.
-_SAMPLE = 16
-
-
 @dataclass(frozen=True)
-class Details:
-    """What solver found distances, why, and what is certain about each.
+class BoundedDistances:
+    """Distances between distributions with what is certain about each; the result of `groundmetric.bounded_distances`.
 
     Attributes
     ----------
-    solver : the solver object, as it was used
-    reason : why it was picked, where it was ("auto")
-    values : the distances
-    lower, upper : arrays of the same shape, between which the optimal values lie up to rounding
-    statuses : how many pairs ended how
+    solver : Solver
+        As it was used.
+    reason : str
+        Why it was picked, where it was ("auto").
+    values : array of shape (len(A), len(B))
+        The distances.
+    lower, upper : array of the same shape
+        Between these the optimal values lie, up to rounding.
+    statuses : Counter of Status
+        How many pairs ended how.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], groups=["a", "a", "b", "b"])
+    >>> gm.bounded_distances(D, solver="exact").gap
+    0.0
     """
 
     solver: Solver
@@ -156,34 +165,144 @@ class Details:
         return f"{self.solver}{because}; {self.values.size} pairs, error at most {self.gap:.3g}{share}"
 
 
-def compare_all(
-    solver: Solver,
-    reason: str,
-    clouds: list[Cloud],
-    distances: Distances,
-    first: np.ndarray,
-    second: np.ndarray,
-    threads: Threads,
-    done: Callable[[], object],
-) -> Details:
-    """Every pair by a solver; what it needs of each distribution is worked out once."""
-    solver = solver.at_scale(lambda: typical_cost(clouds, distances, first, second))
-    prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
+class PairResults(NamedTuple):
+    """What a solver found, by pair."""
 
-    def one(pair: int) -> tuple[float, float, float, Status]:
-        plan = solver.compare(prepared[first[pair]], prepared[second[pair]], distances)
-        done()
-        return plan.value, *plan.bounds, plan.status
+    values: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    status: np.ndarray  # of Status
 
-    results = None
-    if threads.place is not None:
-        sizes = np.array([cloud.masses.size for cloud in clouds])
-        results = compare_elsewhere(solver, distances, prepared, sizes, first, second, threads.place, done)
-    if results is None:
-        results = threads.map(one, range(first.size))
-    numbers = np.array([result[:3] for result in results], dtype=np.float64).reshape(-1, 3)
-    values, lower, upper = np.ascontiguousarray(numbers.T)
-    return Details(solver, reason, values, lower, upper, Counter(result[3] for result in results))
+    @classmethod
+    def empty(cls, n_pairs: int) -> PairResults:
+        return cls(np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs, object))
+
+
+class Pairs(Protocol):
+    """Pairs of distributions that lie still, and a solver for them. It can be sent to another process."""
+
+    @property
+    def work(self) -> np.ndarray:
+        """Entries of each pair's cost matrix."""
+        ...
+
+    def part(self, which: np.ndarray) -> Pairs:
+        """Some of the pairs, with the distributions that they need."""
+        ...
+
+    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+        """A function that solves the pairs of these indices; `done` is told how many as they are solved."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExactPairs:
+    """Pairs whose costs depend on projected points of few components, for the exact solver."""
+
+    masses: Masses
+    z: np.ndarray  # (n_points, n_components)
+    first: np.ndarray
+    second: np.ndarray
+    cost: Cost
+    max_pivots: int | None
+    exponent: int  # values are those of the transport between z, times 2 to this power
+    dense_limit: float  # see PairTransport
+
+    @property
+    def work(self) -> np.ndarray:
+        sizes = np.diff(self.masses.bounds).astype(np.float64)
+        return sizes[self.first] * sizes[self.second]
+
+    def part(self, which: np.ndarray) -> ExactPairs:
+        owners, first, second = _needed(self.first[which], self.second[which])
+        bounds = self.masses.bounds
+        rows = np.concatenate([np.arange(bounds[d], bounds[d + 1]) for d in owners])
+        ends = np.concatenate([[0], np.cumsum(np.diff(bounds)[owners])])
+        masses = Masses(ends, self.masses.weights[rows], self.masses.uniform[owners])
+        return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
+
+    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+        # Bases are not kept, so that memory stays small.
+        options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
+        transport = pair_transport(
+            self.masses, self.first, self.second, self.z.shape[1], threads=threads, cost=self.cost, **options
+        )
+        transport.move_all(np.require(self.z, np.float64, ["C", "W"]))  # what was sent may be read-only
+
+        def solve(which: np.ndarray) -> PairResults:
+            values, optimal = np.ldexp(transport.solve(which), self.exponent), transport.answers.optimal[which]
+            done(which.size)
+            status = np.where(optimal, *np.array([Status.OPTIMAL, Status.PIVOT_LIMIT], object))
+            return PairResults(values, np.where(optimal, values, 0.0), values, status)
+
+        return solve
+
+
+@dataclass(frozen=True)
+class SolverPairs:
+    """Pairs for any solver, from what it has prepared of each distribution."""
+
+    solver: Solver
+    distances: Distances
+    prepared: list[Any]
+    sizes: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+    @classmethod
+    def prepare(
+        cls,
+        solver: Solver,
+        clouds: list[Cloud],
+        distances: Distances,
+        first: np.ndarray,
+        second: np.ndarray,
+        threads: Threads,
+    ) -> SolverPairs:
+        """What the solver needs of each distribution is computed once."""
+        solver = solver.at_scale(lambda: typical_cost(clouds, distances, first, second))
+        prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
+        return cls(solver, distances, prepared, np.array([cloud.masses.size for cloud in clouds]), first, second)
+
+    @property
+    def work(self) -> np.ndarray:
+        return self.sizes[self.first].astype(np.float64) * self.sizes[self.second]
+
+    def part(self, which: np.ndarray) -> SolverPairs:
+        owners, first, second = _needed(self.first[which], self.second[which])
+        return replace(
+            self, prepared=[self.prepared[d] for d in owners], sizes=self.sizes[owners], first=first, second=second
+        )
+
+    def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
+        def one(pair: int) -> Plan:
+            plan = self.solver.compare(
+                self.prepared[self.first[pair]], self.prepared[self.second[pair]], self.distances
+            )
+            done(1)
+            return replace(plan, rows=_NONE, cols=_NONE, mass=_NONE, potentials=None, basis=None)  # memory stays small
+
+        def solve(which: np.ndarray) -> PairResults:
+            plans, results = threads.map(one, which.tolist()), PairResults.empty(which.size)
+            for k, plan in enumerate(plans):
+                results.values[k], results.status[k] = plan.value, plan.status
+                results.lower[k], results.upper[k] = plan.bounds
+            return results
+
+        return solve
+
+
+_NONE = np.empty(0)
+
+
+def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distributions of these pairs, and the pairs as indices of these."""
+    owners, indices = np.unique(np.concatenate([first, second]), return_inverse=True)
+    return owners, indices[: first.size], indices[first.size :]
+
+
+# Pairs that tell what a typical cost is.
+_SAMPLE = 16
 
 
 def typical_cost(clouds: list[Cloud], distances: Distances, first: np.ndarray, second: np.ndarray) -> float:

@@ -12,8 +12,7 @@ import os
 import struct
 import warnings
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from scipy import sparse
 from .._internal.files import Foreign
 from ..distributions import Distributions
 from ..metrics.base import EuclideanMetric, GroundMetric
-from . import Details, Exact, Status
+from . import Exact
 from .solvers.base import Solver
 
 _DIGEST_BYTES = 16
@@ -85,10 +84,6 @@ except ImportError:  # not on Windows; there one process at a time must do
 _HEADER = b"groundmetric distances format 1\n"  # as long as a record
 _RECORD = struct.Struct("<16sd4xI")  # key, value, nothing, checksum of these
 _SIZE = _RECORD.size
-
-# Told of pairs as they are found: their places, values, and which of these are optimal.
-Found = Callable[[np.ndarray, np.ndarray, np.ndarray], None] | None
-Compute = Callable[[np.ndarray, np.ndarray, Found], Details]
 
 
 class KeptDistances:
@@ -197,38 +192,6 @@ class CohortDistances:
         """A distance is the same in both directions."""
         sides = ((self._found[d], self._found[e]) for d, e in zip(first.tolist(), second.tolist(), strict=True))
         return [digest(self._metric, *sorted(side)) for side in sides]
-
-
-def fill_gaps(kept: CohortDistances | None, first: np.ndarray, second: np.ndarray, compute: Compute) -> Details:
-    """All pairs: those that are kept, and the others from `compute`, which are kept as they are found."""
-    if kept is None:
-        return compute(first, second, None)
-    values = kept.get(first, second)
-    known = ~np.isnan(values)
-    first, second = first[~known], second[~known]
-
-    def found(places: np.ndarray, new: np.ndarray, optimal: np.ndarray) -> None:
-        kept.put(first[places][optimal], second[places][optimal], new[optimal])
-
-    details = compute(first, second, found)
-    lower, upper = values.copy(), values.copy()
-    values[~known], lower[~known], upper[~known] = details.values, details.lower, details.upper
-    statuses = details.statuses + Counter({Status.OPTIMAL: int(known.sum())})
-    return Details(details.solver, details.reason, values, lower, upper, statuses)
-
-
-def telling(compute: Callable[[np.ndarray], Details], rounds: list[np.ndarray], found: Callable) -> Details:
-    """All pairs, round after round, telling of each; a round with a value that is not proved is not kept."""
-    parts = []
-    for some in rounds:
-        part = compute(some)
-        found(some, part.values, np.full(some.size, part.statuses[Status.OPTIMAL] == some.size))
-        parts.append(part)
-    values, lower, upper = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "lower", "upper")
-    )
-    statuses: Counter[Status] = sum((part.statuses for part in parts), Counter())
-    return Details(parts[0].solver, parts[0].reason, values, lower, upper, statuses)
 
 
 def _beginning(file: FileIO) -> bytes:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
 
 from .._internal.executor import Threads, in_batches
 from ..metrics.cost import Cost
+from . import pairs as pairs_module
 from ._kernels.costs import fill_costs
 from ._kernels.scan import lowest_difference, smaller
 from .pairs import pair_transport
@@ -246,7 +248,7 @@ class Finder:
         cost: Cost = Cost.EUCLIDEAN,
     ) -> None:
         self._masses, self._z = masses, z
-        self._options = {"threads": threads, "memory": 0.0, "values_only": True, "max_pivots": max_pivots, "cost": cost}
+        self._options: dict[str, Any] = {"threads": threads, "memory": 0.0, "max_pivots": max_pivots, "cost": cost}
         self._bounds = LowerBounds(masses, z, threads, cost)
         self._known = np.full((len(masses), len(masses)), np.nan)
         self.stopped_pivoting = 0
@@ -269,7 +271,8 @@ class Finder:
         first, second = np.minimum(rows, cols), np.maximum(rows, cols)
         new = np.unique(np.stack([first, second])[:, np.isnan(self._known[first, second])], axis=1)
         if new.size:
-            transport = pair_transport(self._masses, new[0], new[1], self._z.shape[1], **self._options)
+            options = {**self._options, "dense_limit": pairs_module.DENSE_LIMIT}
+            transport = pair_transport(self._masses, new[0], new[1], self._z.shape[1], **options)
             transport.move_all(self._z)
             self._known[new[0], new[1]] = transport.solve(np.arange(new.shape[1]))
             self.solves += new.shape[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,16 +13,14 @@ from ..metrics.cost import Cost
 from ._kernels import pairs as kernels
 from .basis import is_tall
 from .large import solve_large_pairs
-from .messages import PackedBases, pack_bases, unpack_bases
 from .problem import Masses, smallest_masses
-from .remote import Elsewhere
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
 _BATCH = 2e6
 _LINE_BATCH = 1e6
 # Pairs with more entries than this (100 MB of costs) are solved without a matrix of them, where only values are wanted.
-_LARGE = 25e6
+DENSE_LIMIT = 25e6
 # Where plans are wanted, too, pairs with more entries than this (1.6 GB for every thread) are refused.
 _MOST = 4e8
 
@@ -43,8 +42,9 @@ class PairTransport:
     memory : float
         Bytes that the kept bases may take; pairs beyond that start cold every time.
     max_pivots : int or None
-    values_only : bool
-        Whether `pull` and `upper` will not be asked for, so that plans need not come back from a cluster.
+    dense_limit : float
+        Pairs with more entries of costs are solved without a matrix of them: that gives values, but neither `pull`
+        nor `upper`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PairTransport:
         threads: Threads,
         memory: float = 2e9,
         max_pivots: int | None = None,
-        values_only: bool = False,
+        dense_limit: float = np.inf,
     ) -> None:
         self.first, self.second = _short_side_first(masses, np.asarray(first, np.int64), np.asarray(second, np.int64))
         self._threads = threads
@@ -73,17 +73,8 @@ class PairTransport:
         self._means = np.zeros((n_distributions, n_components))
         self._travel_at_solve = np.full(n_pairs, np.inf)
         self._local = threading.local()
-        self._large = (self._work > _LARGE) & values_only
+        self._large = self._work > dense_limit
         self._check_memory()
-        self.elsewhere = self._far_side(values_only)
-
-    def _far_side(self, values_only: bool) -> Elsewhere | None:
-        """Those who solve pairs on other machines, where there are any."""
-        if self._threads.place is None:
-            return None
-        sizes = np.diff(self._points.bounds)
-        pairs = self.first, self.second, sizes, self._max_pivots
-        return Elsewhere(self._threads.place, *pairs, values_only=values_only, large=self._large)
 
     def _place_bases(self, memory: float) -> None:
         """Lay out the bases, those of the first pairs to be kept, the rest to be overwritten at every solve."""
@@ -140,10 +131,9 @@ class PairTransport:
 
     def solve(self, which: np.ndarray) -> np.ndarray:
         """Exact values of these pairs."""
-        if not self._solve_elsewhere(which):
-            large = self._large[which]
-            self._threads.map(self._solve_large, which[large])
-            self._solve_usual(which[~large])
+        large = self._large[which]
+        self._threads.map(self._solve_large, which[large])
+        self._solve_usual(which[~large])
         self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
         return self.answers.value[which]
 
@@ -156,18 +146,6 @@ class PairTransport:
 
     def _solve_large(self, pair: int) -> None:
         solve_large_pairs(np.array([pair]), self.first, self.second, self._points, self._max_pivots, self.answers)
-
-    def _solve_elsewhere(self, which: np.ndarray) -> bool:
-        """Solve on other machines, if there are any and it is worth the way."""
-        if self.elsewhere is None:
-            return False
-        if not self.elsewhere.is_worth(which, self._bases.warm):
-            self.elsewhere.forget(which)
-            return False
-        if not self.elsewhere.values_only:
-            self._make_room(which)
-        self.elsewhere.solve(which, self._points, self._bases, self.answers)
-        return True
 
     def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
         """Gradient of ``coefficient @ solve(which)`` with respect to every point, (n_points, n_components).
@@ -198,7 +176,7 @@ class PairTransport:
         warm = state["warm"]
         self._make_room(warm)
         packed = PackedBases(state["parent"], state["level"])
-        unpack_bases(warm, self._nodes, packed, self.first, self.second, self._points, self._bases)
+        kernels.unpack(warm, self._nodes, *packed, self.first, self.second, self._points, self._bases)
 
     def _make_room(self, which: np.ndarray) -> None:
         """Give the pairs that are not kept a place for the time until the next solve."""
@@ -280,3 +258,21 @@ def _place_points(masses: Masses, n_components: int, cost: Cost) -> kernels.Poin
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size)
+
+
+class PackedBases(NamedTuple):
+    """The bases of some pairs, one behind the other: all that their next solves depend on.
+
+    Flows follow from the tree and the masses, all other potentials from the tree and the costs. A solve that starts
+    from an unpacked basis does what one from the packed basis would have done, bit for bit.
+    """
+
+    parent: np.ndarray  # int32, all nodes of all pairs
+    level: np.ndarray  # float64, one for every node whose parent is its pair's root
+
+
+def pack_bases(which: np.ndarray, nodes: np.ndarray, bases: kernels.Bases) -> PackedBases:
+    """The bases of these pairs, which must have one. `nodes` holds the size of every pair's basis."""
+    size = int(nodes[which].sum())
+    parent, level = np.empty(size, np.int32), np.empty(size)
+    return PackedBases(parent, level[: kernels.pack(which, nodes, bases, parent, level)].copy())

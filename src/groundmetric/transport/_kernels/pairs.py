@@ -15,7 +15,7 @@ from ..problem import equal_masses, raised_masses
 from .costs import MANHATTAN, SQUARED, slope_divisor, step_cost
 from .scan import step_prices
 from .simplex import optimise, shipping_cost
-from .tree import first_forest
+from .tree import first_forest, plant
 
 
 @numba.njit(nogil=True, cache=True)
@@ -269,3 +269,37 @@ def pull_on_lines(todo, coefficient, first, second, points, pull):
         x, y = points.z[here, 0], points.z[there, 0]
         a, b = pair_masses(points, d, e), pair_masses(points, e, d)
         line_pull(x, a, y, b, points.cost, coefficient[k], pull[here, 0], pull[there, 0])
+
+
+@numba.njit(nogil=True, cache=True)
+def pack(which, nodes, bases, parent, level):
+    """Copy the trees of these pairs, and the levels of the nodes below their roots; returns how many levels."""
+    place, tops = 0, 0
+    for p in which:
+        start = bases.offset[p]
+        for x in range(nodes[p]):
+            parent[place] = bases.parent[start + x]
+            if parent[place] == nodes[p] - 1:
+                level[tops] = bases.potential[start + x]
+                tops += 1
+            place += 1
+    return tops
+
+
+@numba.njit(nogil=True, cache=True)
+def unpack(which, nodes, parent, level, first, second, points, bases):
+    """Put packed bases where their pairs have theirs."""
+    place, tops = 0, 0
+    for p in which:
+        start = bases.offset[p]
+        for x in range(nodes[p]):
+            bases.parent[start + x] = parent[place]
+            bases.potential[start + x] = 0.0
+            if parent[place] == nodes[p] - 1:
+                bases.potential[start + x] = level[tops]
+                tops += 1
+            place += 1
+        here = slice(start, start + nodes[p])
+        a, b = pair_masses(points, first[p], second[p]), pair_masses(points, second[p], first[p])
+        plant(bases.parent[here], bases.flow[here], a, b)
+        bases.warm[p] = True

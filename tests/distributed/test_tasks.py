@@ -1,0 +1,270 @@
+"""Tasks on processes: answers as in one, also where workers are killed, err, are missing or have another version."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+
+import joblib
+import pytest
+from numpy.testing import assert_array_equal
+
+import groundmetric as gm
+from groundmetric._internal.executor import Threads
+from groundmetric.distributed import ClusterWarning, OtherVersionError, configured_backend, run, tasks
+from groundmetric.distributed import pairs as stretches
+from groundmetric.distributed.tasks import DaskBackend, JoblibBackend
+
+
+def test_a_process_that_dies_or_errs_is_replaced(tmp_path):
+    here = os.getpid()
+
+    def unlucky(task):
+        what, number = task
+        flag = tmp_path / what
+        if what != "fine" and os.getpid() != here and not flag.exists():
+            flag.touch()
+            if what == "dies":
+                os._exit(9)
+            raise OSError("out of luck")
+        return number
+
+    given = [("fine", 0), ("errs", 1), ("dies", 2), ("fine", 3)]
+    with joblib.parallel_config(backend="loky", n_jobs=2), pytest.warns(ClusterWarning, match="computed again"):
+        answers = dict(run(unlucky, given, JoblibBackend(2)))
+    assert answers == {number: number for number in range(4)}
+
+
+def test_what_fails_in_every_process_is_raised():
+    with (
+        joblib.parallel_config(backend="loky", n_jobs=2),
+        pytest.warns(ClusterWarning, match="ZeroDivisionError"),
+        pytest.raises(ZeroDivisionError),
+    ):
+        dict(run(lambda task: 1 // task, [0], JoblibBackend(2)))
+
+
+def test_a_backend_is_used_where_processes_were_asked_for():
+    assert configured_backend(2) is None
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert configured_backend() is None
+        assert Threads().n_jobs == 2
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        assert configured_backend() == JoblibBackend(2)
+        assert configured_backend(1) is None
+        assert Threads().n_jobs == 1
+
+
+distributed = pytest.importorskip("distributed")
+noisy = pytest.mark.filterwarnings("ignore")  # a cluster whose workers are killed has much to say
+
+
+@pytest.fixture(scope="module")
+def client():
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(silence_logs=50, **options) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def serial(cohort):
+    return gm.pairwise_distances(cohort, n_jobs=1)
+
+
+def wait_for_both(client):
+    """After a worker was killed, its nanny starts another; where that fails, begin with two fresh ones."""
+    try:
+        client.wait_for_workers(2, timeout=20)
+    except TimeoutError:
+        client.cluster.scale(0)
+        time.sleep(1.0)
+        client.cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+
+
+@pytest.fixture
+def on_dask(client, eager, monkeypatch):
+    """The two workers, the tasks that were sent, and what to do when so many were."""
+    monkeypatch.setattr(stretches, "_SECONDS", 5e-4)
+    wait_for_both(client)
+    sent, actions, inner = [], {}, tasks._DaskRun._submit
+
+    def submit(self, task):
+        sent.append(task)
+        actions.pop(len(sent), lambda: None)()
+        return inner(self, task)
+
+    monkeypatch.setattr(tasks._DaskRun, "_submit", submit)
+    with joblib.parallel_config(backend="dask", client=client):
+        yield sent, actions
+
+
+def kill_a_worker(client):
+    """kill -9; the nanny starts another one in its place."""
+    os.kill(sorted(client.run(os.getpid).items())[0][1], signal.SIGKILL)
+
+
+@noisy
+def test_a_cluster_gives_the_serial_bits(on_dask, cohort, serial):
+    assert_array_equal(gm.pairwise_distances(cohort), serial)
+    assert len(on_dask[0]) > 8
+
+
+@noisy
+def test_workers_are_killed_during_a_distance_matrix(client, on_dask, cohort, serial, tmp_path):
+    sent, actions = on_dask
+    actions[2] = actions[9] = lambda: kill_a_worker(client)
+    assert_array_equal(gm.pairwise_distances(cohort, keep=tmp_path / "d"), serial)
+    assert not actions
+    assert len(sent) > 8
+
+
+@noisy
+def test_metrics_without_a_projection_and_large_pairs_too(on_dask, cohort, monkeypatch):
+    for metric in ("cityblock", gm.GroundMetric([[1.0, 0.0, 0.0]]).blend(gm.GroundMetric.euclidean(3), 0.5)):
+        there, here = (gm.pairwise_distances(cohort, metric=metric, n_jobs=n) for n in (None, 1))
+        assert_array_equal(there, here)
+    n_sent = len(on_dask[0])
+    assert n_sent
+    monkeypatch.setattr(gm.transport.pairs, "DENSE_LIMIT", 40 * 40 - 1)
+    assert_array_equal(gm.pairwise_distances(cohort), gm.pairwise_distances(cohort, n_jobs=1))
+    assert len(on_dask[0]) > n_sent
+
+
+@noisy
+def test_one_job_stays_here(on_dask, cohort, serial):
+    assert_array_equal(gm.pairwise_distances(cohort, n_jobs=1), serial)
+    assert not on_dask[0]
+
+
+@noisy
+def test_few_tasks_are_sent_ahead(client):
+    taken = []
+
+    class Slow:
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, number):
+            taken.append(number)
+            return number
+
+    answers = run(abs, Slow(), DaskBackend(client))
+    next(answers)
+    assert len(taken) < 20
+    answers.close()
+
+
+@noisy
+def test_work_that_is_on_a_worker_already_stays_there(client):
+    def backend_inside():
+        with joblib.parallel_config(backend="dask"):
+            return configured_backend() is None
+
+    assert client.submit(backend_inside).result()
+
+
+def only_in(pid):
+    def function(task):
+        if os.getpid() != pid:
+            raise OSError("this worker has no luck")
+        return task + 1
+
+    return function
+
+
+@noisy
+def test_what_fails_on_every_worker_is_computed_here(client):
+    with pytest.warns(ClusterWarning, match="no luck"):
+        assert dict(run(only_in(os.getpid()), [1, 2], DaskBackend(client))) == {0: 2, 1: 3}
+
+
+@noisy
+def test_an_error_that_is_everywhere_is_raised(client):
+    with pytest.raises(ZeroDivisionError):
+        dict(run(lambda task: 1 // task, [0], DaskBackend(client)))
+
+
+@noisy
+def test_tasks_that_end_every_worker_are_an_error(client):
+    wait_for_both(client)
+    with pytest.raises(RuntimeError, match="want of memory"):
+        dict(run(lambda task: os.kill(os.getpid(), signal.SIGKILL), [0], DaskBackend(client)))
+
+
+ONE_THREAD = {"threads_per_worker": 1, "processes": False, "dashboard_address": None, "silence_logs": 50}
+
+
+@noisy
+def test_without_a_scheduler_it_goes_on_here():
+    with distributed.LocalCluster(n_workers=1, **ONE_THREAD) as cluster:
+        client = distributed.Client(cluster, set_as_default=False)
+        client.close()
+        with pytest.warns(ClusterWarning, match="cannot be reached"):
+            assert dict(run(abs, [-3], DaskBackend(client))) == {0: 3}
+
+
+@noisy
+def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(cohort, eager, serial, monkeypatch):
+    monkeypatch.setattr(tasks, "_NO_WORKERS", 1.0)
+    with (
+        distributed.LocalCluster(n_workers=0, **ONE_THREAD) as cluster,
+        distributed.Client(cluster) as client,
+        joblib.parallel_config(backend="dask", client=client),
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        started = time.monotonic()
+        assert_array_equal(gm.pairwise_distances(cohort), serial)
+        assert time.monotonic() - started < 10.0
+    assert ["no workers for 1 s" in str(each.message) for each in told if each.category is ClusterWarning] == [True]
+
+
+@noisy
+def test_workers_that_are_all_lost_are_waited_for_once(monkeypatch):
+    monkeypatch.setattr(tasks, "_NO_WORKERS", 1.0)
+    here = threading.get_ident()
+    with (
+        distributed.LocalCluster(n_workers=1, **ONE_THREAD) as cluster,
+        distributed.Client(cluster) as client,
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        answers = run(lambda task: threading.get_ident(), list(range(20)), DaskBackend(client))
+        assert next(answers)[1] != here
+        cluster.scale(0)
+        rest = [thread for _, thread in answers]
+    assert len(rest) == 19
+    assert rest[-1] == here
+    assert ["no workers for 1 s" in str(each.message) for each in told if each.category is ClusterWarning] == [True]
+
+
+@noisy
+@pytest.mark.parametrize("version", ["0.0.9", None])
+def test_workers_of_another_version_are_refused(client, on_dask, cohort, version):
+    def pretend(version):
+        import sys
+
+        module = sys.modules.pop("groundmetric", None) or sys.modules["hidden"]
+        module.__version__ = version
+        sys.modules["hidden"], sys.modules["groundmetric"] = module, module if version else None
+
+    def warm_up():
+        import groundmetric  # noqa: F401
+
+    worker = sorted(client.nthreads())[:1]
+    client.run(warm_up, workers=worker)
+    try:
+        client.run(pretend, version, workers=worker)
+        has = f"has groundmetric {version}" if version else "has no groundmetric"
+        with pytest.raises(OtherVersionError, match=rf"groundmetric {gm.__version__}, as this process.*{has} \(1 of 2"):
+            gm.pairwise_distances(cohort)
+    finally:
+        client.run(pretend, gm.__version__, workers=worker)
+
+
+def test_a_worker_of_another_version_that_joins_later_is_refused(monkeypatch):
+    assert tasks._on_worker(abs, -3, "9.9") == (gm.__version__, None)
+    with pytest.raises(OtherVersionError, match=r"one that has joined has groundmetric 9\.9"):
+        tasks._check_versions({"one that has joined": "9.9"})
