@@ -395,7 +395,7 @@ def statistics(folder: Path) -> Found:
     return {
         "draws": draws, "bootstrap": of.bootstrap(score, draws), "paired": of.paired_bootstrap(score, rival, draws),
         "t": of.corrected_t(one, 0.25), "paired t": of.paired_t(one, other, 0.25), "holm": of.holm([*other, np.nan]),
-        "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], k=3),
+        "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "clusters": of.cluster_scores(away, y), "merged": of.cluster_scores(away, y, threshold="median"),
         "splits": splits,
     }  # fmt: skip
@@ -406,10 +406,15 @@ def compare(folder: Path) -> Found:
     (D, y), of, found = modes(), gm.evaluation, {}
     methods = {"learned": gm.GroundMetricLearner(**QUICK), "Euclidean": gm.baselines.Euclidean()}
     methods["logistic"] = gm.baselines.PseudobulkLogistic(C=1.0)
-    options: dict[str, Any] = {"k": 3, "k_points": 10, "clustering": "test", "resume": folder / "kept"}
+    options: dict[str, Any] = {
+        "n_neighbors": 3,
+        "n_point_neighbors": 10,
+        "clustering": "test",
+        "resume": folder / "kept",
+    }
     for splits in (of.folds(y, n_splits=3, random_state=0), of.shuffled(y, n_splits=3, test_size=0.4, random_state=0)):
         for time_of in ("first", "again"):  # the second time, from the folder
-            result = of.compare(methods, D, y, splits=splits, **options)
+            result = of.compare(methods, D, y, cv=splits, **options)
             found[f"{len(found)} {time_of}"] = {
                 "points": result.scores(level="points"), "clusters": result.scores("silhouette", "clusters"),
                 "estimates": {name: result.estimate(name) for name in methods}, "leads": result.against("learned"),
@@ -420,7 +425,7 @@ def compare(folder: Path) -> Found:
 
 @case
 def permutations(folder: Path) -> Found:
-    test = partial(gm.evaluation.permutation_test, n_permutations=7, splits=2, k=3, random_state=0)
+    test = partial(gm.evaluation.permutation_test, n_permutations=7, cv=2, n_neighbors=3, random_state=0)
     learner, patients = gm.GroundMetricLearner(max_epochs=2, random_state=0), np.arange(12) // 2
     return {"learned": test(learner, *modes()), "groups": test(gm.baselines.Euclidean(), *modes(), groups=patients)}
 

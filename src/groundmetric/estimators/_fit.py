@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
 from .._internal.validation import check_number, real_array
+from .._internal.warnings import InterruptedWarning
 from ..distances import warn_of_pivot_limit
 from ..distributed import workers
 from ..distributions import Distributions
@@ -139,7 +140,7 @@ def warn_of_training(runs: list[Outcome], planned: int) -> None:
     if runs[-1].interrupted:
         done = sum(len(run.history["loss"]) for run in runs)
         message = f"interrupted after {done} of {planned} epochs: what was learned so far is kept"
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warnings.warn(message, InterruptedWarning, stacklevel=3)
     warn_of_pivot_limit(sum(run.stopped_pivoting for run in runs))
 
 

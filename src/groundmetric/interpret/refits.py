@@ -18,7 +18,7 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from ..distributions import Distributions
-from ..evaluation.permutation import Exchange
+from ..evaluation.permutation import Exchangeability
 from ..evaluation.statistics import resample
 from ..metrics.base import GroundMetric
 from ..supervision.splits import number_groups
@@ -166,7 +166,7 @@ def canonical(codes: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(first))[codes]
 
 
-def n_partitions(exchange: Exchange) -> int:
+def n_partitions(exchange: Exchangeability) -> int:
     """How many arrangements of labels differ by more than the names of the classes."""
     classes = np.unique(exchange.labels)
     if classes.size > 6:
@@ -180,8 +180,8 @@ def n_partitions(exchange: Exchange) -> int:
     return exchange.arrangements // same
 
 
-def _contents(exchange: Exchange, names: np.ndarray) -> list[Counter]:
+def _contents(exchange: Exchangeability, names: np.ndarray) -> list[Counter]:
     """Which labels the blocks hold, in each list of blocks that may be exchanged."""
     return [
-        Counter(tuple(sorted(names[exchange.labels[block]].tolist())) for block in blocks) for blocks in exchange.alike
+        Counter(tuple(sorted(names[exchange.labels[block]].tolist())) for block in blocks) for blocks in exchange.blocks
     ]

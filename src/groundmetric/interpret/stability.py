@@ -268,7 +268,7 @@ def stability(
         observed=arranged[0].importance,
         null=_stack([refit.importance for refit in arranged[1:]], D.shape[1]),
         null_angles=_stack([refit.angles for refit in arranged[1:]], n_axes),
-        exchanged="nothing" if exchange is None else exchange.what,
+        exchanged="nothing" if exchange is None else exchange.among,
         partitions=1 if exchange is None else n_partitions(exchange),
         epochs=again.parameters.get("max_epochs"),
         n_top=min(n_top, D.shape[1]),
