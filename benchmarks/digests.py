@@ -437,11 +437,9 @@ def interpretation(folder: Path) -> Found:
     return {
         "axes": of.canonical_axes(metric(), D, y, annotation="mode", max_partners=3),
         "flow": of.flow(D, 0, 1, metric(), "mode", y=y, max_pairs=5),
-        "movement": of.movement(D, 0, 1, metric(), y=y, annotation="mode", value="centre", max_pairs=5),
-        "moved": of.barycentric(D, D.names[0], D.names[5], metric()), "pairs": of.feature_pairs(metric(), 4),
+        "pairs": of.feature_pairs(metric(), 4),
         "features": of.read_features(metric(), D, y, annotation="mode"),
         "relevance": of.annotation_relevance(metric(), D, y, max_partners=3, **bootstrap).table(),
-        "summary": of.summarise_points(D.points[:, 0] ** 2, D, y, **bootstrap).table(),
     }  # fmt: skip
 
 
@@ -454,14 +452,9 @@ def stability(folder: Path) -> Found:
 
 @case
 def enrichment(folder: Path) -> Found:
-    random, of = np.random.default_rng(0), gm.interpret
-    D, y = gm.datasets.make_modes(59, points_per_mode=4, offsets=(1.5, 7.5, 13.5), random_state=0)
-    scores, null, names = random.random(60), random.random((9, 60)), D.features
+    random, names = np.random.default_rng(0), [f"g{k}" for k in range(60)]
     sets = {f"set {k}": random.choice(names, 6 + 2 * k, replace=False).tolist() for k in range(5)}
-    axes = of.canonical_axes(gm.GroundMetric(random.normal(size=(2, 60)), names), D, y)
-    found = {f"axes, {n}": of.enrich_axes(axes, sets, n_top=n) for n in (10, None)}
-    found |= {"ranks": of.rank_enrichment(scores, sets, features=names), "adjusted": of.benjamini_hochberg(scores)}
-    return found | {"against null": of.rank_enrichment(scores, sets, features=names, null=null)}
+    return {"top": gm.interpret.over_representation(names[:12], names, sets)}
 
 
 # AnnData and the command line

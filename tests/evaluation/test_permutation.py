@@ -253,7 +253,7 @@ def test_strata_and_groups_together():
     with pytest.raises(ValueError, match="group 'a' is in several strata"):
         exchangeable(codes, patients, list("xyxxyy"))
     mixed = exchangeable(np.array([0, 1, 1, 1, 0, 0]), list("aabbcc"), list("xxxxyy"))
-    assert (mixed.what, mixed.arrangements) == ("distributions within groups and groups of one size within strata", 4)
+    assert (mixed.among, mixed.arrangements) == ("distributions within groups and groups of one size within strata", 4)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from sklearn.base import clone
 
 import groundmetric as gm
 from groundmetric.evaluation.permutation import exchangeable
-from groundmetric.interpret import discoveries, stability
-from groundmetric.interpret.refits import Reference, bootstrap_places, canonical, n_partitions, thinned
+from groundmetric.interpret import stability
+from groundmetric.interpret._refits import Reference, bootstrap_places, canonical, n_partitions, thinned
+from groundmetric.interpret.stability import discoveries
 
 OPTIONS = {"n_top": 4, "random_state": 0}
 

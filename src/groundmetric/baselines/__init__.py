@@ -53,3 +53,7 @@ __all__ = [
     "PseudobulkNeighbors",
     "by_name",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
