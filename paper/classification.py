@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_csv
-from groundmetric.baselines.nca import paper_map
 from groundmetric.distances import pairwise_distances
 from groundmetric.evaluation import Comparison, compare, vote
 from groundmetric.evaluation._cache import run_cached
@@ -17,6 +16,7 @@ from groundmetric.metrics.base import GroundMetric
 from . import baselines
 from . import published as paper
 from .figures import draw_classification
+from .paper_map import paper_map
 from .protocol import (
     DEFAULTS,
     FIT_POINTS,

@@ -11,8 +11,17 @@ from sklearn.utils import check_random_state
 from .._internal.validation import check_number
 from ..estimators._base import GroundMetricMethod
 from ..metrics.base import GroundMetric
-from ._base import class_scatter, directions, draw, moments, point_weights, principal_axes, spread, unlabelled
-from .nca import PointLearner
+from ._base import (
+    PointLearner,
+    class_scatter,
+    directions,
+    draw,
+    moments,
+    point_weights,
+    principal_axes,
+    spread,
+    unlabelled,
+)
 
 
 class PCAEuclidean(GroundMetricMethod, BaseEstimator):
