@@ -1,12 +1,13 @@
-"""The map of the paper's scripts: M itself, or a pivoted factor of it, in place of W."""
+"""The paper's baselines: the map of its scripts (M itself, or a pivoted factor, in place of W), and bad parameters."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from paper.baselines import by_name
 from paper.lfda import LFDA
 from paper.paper_map import paper_map, pivoted_cholesky
 
-from ..baselines.examples import cohort, quick
+from ..baselines.examples import cohort
 
 D, y = cohort()
 
@@ -36,7 +37,7 @@ def test_a_pivoted_factor_of_enough_rows_is_exact():
 
 @pytest.mark.parametrize("name", ["nca", "lmnn", "itml"])
 def test_as_in_paper_is_the_odd_map_of_the_same_metric(name):
-    usual, odd = (quick(name, as_in_paper=paper).fit(D, y) for paper in (False, True))
+    usual, odd = (by_name(name, max_iter=10, random_state=0, as_in_paper=paper).fit(D, y) for paper in (False, True))
     assert_allclose(odd.components_, usual.metric_.matrix(), rtol=1e-6, atol=1e-12)
 
 
@@ -45,3 +46,23 @@ def test_lfda_as_in_paper_follows_metric_learn_and_then_maps_oddly():
     assert odd.components_.shape == (4, 4)
     assert_allclose(odd.components_, odd.components_.T, rtol=1e-9)
     assert not np.allclose(odd.components_, usual.metric_.matrix())
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("lmnn", {"n_neighbors": 0}),
+        ("lmnn", {"learning_rate": 0.0}),
+        ("lmnn", {"regularization": 1.5}),
+        ("lfda", {"k": 0}),
+        ("lfda", {"embedding": "flat"}),
+        ("itml", {"gamma": 0.0}),
+        ("itml", {"bounds": (0.0, 1.0)}),
+        ("itml", {"bounds": "wide"}),
+        ("itml", {"n_constraints": 0}),
+        ("itml", {"max_points": 1}),
+    ],
+)
+def test_impossible_parameters_are_named(name, params):
+    with pytest.raises(ValueError, match=next(iter(params))):
+        by_name(name, **params).fit(D, y)
