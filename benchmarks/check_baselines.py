@@ -27,7 +27,7 @@ from sklearn.preprocessing import scale
 import groundmetric as gm
 from groundmetric.baselines import NCA
 from groundmetric.baselines import _base as scatter
-from groundmetric.baselines.nca import starting_map
+from groundmetric.baselines._base import starting_map
 from paper import itml, lfda, lmnn
 
 HERE = Path(__file__).resolve().parent

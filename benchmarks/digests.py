@@ -400,7 +400,7 @@ def statistics(folder: Path) -> Found:
     return {
         "draws": draws, "bootstrap": of.bootstrap(score, draws), "paired": of.paired_bootstrap(score, rival, draws),
         "t": of.corrected_t(one, 0.25), "paired t": of.paired_t(one, other, 0.25), "holm": of.holm([*other, np.nan]),
-        "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], k=3),
+        "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "clusters": of.cluster_scores(away, y), "merged": of.cluster_scores(away, y, threshold="median"),
         "splits": splits,
     }  # fmt: skip
@@ -411,10 +411,15 @@ def compare(folder: Path) -> Found:
     (D, y), of, found = modes(), gm.evaluation, {}
     methods = {"learned": gm.GroundMetricLearner(**QUICK), "Euclidean": gm.baselines.Euclidean()}
     methods["logistic"] = gm.baselines.PseudobulkLogistic(C=1.0)
-    options: dict[str, Any] = {"k": 3, "k_points": 10, "clustering": "test", "resume": folder / "kept"}
+    options: dict[str, Any] = {
+        "n_neighbors": 3,
+        "n_point_neighbors": 10,
+        "clustering": "test",
+        "resume": folder / "kept",
+    }
     for splits in (of.folds(y, n_splits=3, random_state=0), of.shuffled(y, n_splits=3, test_size=0.4, random_state=0)):
         for time_of in ("first", "again"):  # the second time, from the folder
-            result = of.compare(methods, D, y, splits=splits, **options)
+            result = of.compare(methods, D, y, cv=splits, **options)
             found[f"{len(found)} {time_of}"] = {
                 "points": result.scores(level="points"), "clusters": result.scores("silhouette", "clusters"),
                 "estimates": {name: result.estimate(name) for name in methods}, "leads": result.against("learned"),
@@ -425,7 +430,7 @@ def compare(folder: Path) -> Found:
 
 @case
 def permutations(folder: Path) -> Found:
-    test = partial(gm.evaluation.permutation_test, n_permutations=7, splits=2, k=3, random_state=0)
+    test = partial(gm.evaluation.permutation_test, n_permutations=7, cv=2, n_neighbors=3, random_state=0)
     learner, patients = gm.GroundMetricLearner(max_epochs=2, random_state=0), np.arange(12) // 2
     return {"learned": test(learner, *modes()), "groups": test(gm.baselines.Euclidean(), *modes(), groups=patients)}
 
@@ -437,11 +442,9 @@ def interpretation(folder: Path) -> Found:
     return {
         "axes": of.canonical_axes(metric(), D, y, annotation="mode", max_partners=3),
         "flow": of.flow(D, 0, 1, metric(), "mode", y=y, max_pairs=5),
-        "movement": of.movement(D, 0, 1, metric(), y=y, annotation="mode", value="centre", max_pairs=5),
-        "moved": of.barycentric(D, D.names[0], D.names[5], metric()), "pairs": of.feature_pairs(metric(), 4),
+        "pairs": of.feature_pairs(metric(), 4),
         "features": of.read_features(metric(), D, y, annotation="mode"),
         "relevance": of.annotation_relevance(metric(), D, y, max_partners=3, **bootstrap).table(),
-        "summary": of.summarise_points(D.points[:, 0] ** 2, D, y, **bootstrap).table(),
     }  # fmt: skip
 
 
@@ -454,14 +457,9 @@ def stability(folder: Path) -> Found:
 
 @case
 def enrichment(folder: Path) -> Found:
-    random, of = np.random.default_rng(0), gm.interpret
-    D, y = gm.datasets.make_modes(59, points_per_mode=4, offsets=(1.5, 7.5, 13.5), random_state=0)
-    scores, null, names = random.random(60), random.random((9, 60)), D.features
+    random, names = np.random.default_rng(0), [f"g{k}" for k in range(60)]
     sets = {f"set {k}": random.choice(names, 6 + 2 * k, replace=False).tolist() for k in range(5)}
-    axes = of.canonical_axes(gm.GroundMetric(random.normal(size=(2, 60)), names), D, y)
-    found = {f"axes, {n}": of.enrich_axes(axes, sets, n_top=n) for n in (10, None)}
-    found |= {"ranks": of.rank_enrichment(scores, sets, features=names), "adjusted": of.benjamini_hochberg(scores)}
-    return found | {"against null": of.rank_enrichment(scores, sets, features=names, null=null)}
+    return {"top": gm.interpret.over_representation(names[:12], names, sets)}
 
 
 # AnnData and the command line

@@ -60,7 +60,7 @@ def patients_not_told(seed: int, score: str) -> float:
 
 def p_value(D: gm.Distributions, y: np.ndarray, score: str, seed: int, groups: np.ndarray | None = None) -> float:
     return gm.evaluation.permutation_test(
-        LEARNER, D, y, splits=3, groups=groups, score=score, n_permutations=N_PERMUTATIONS, random_state=seed
+        LEARNER, D, y, cv=3, groups=groups, score=score, n_permutations=N_PERMUTATIONS, random_state=seed
     ).p
 
 

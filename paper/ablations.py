@@ -10,7 +10,7 @@ import numpy as np
 
 from groundmetric._internal.tables import markdown, number, prose, write_csv
 from groundmetric.estimators import GroundMetricLearner
-from groundmetric.evaluation._kept import finish
+from groundmetric.evaluation._cache import run_cached
 from groundmetric.evaluation._run import Cohort, Protocol, attempt
 from groundmetric.learning import EarlyStopping
 
@@ -41,7 +41,7 @@ def run_surface(plan: Plan) -> dict[str, Any]:
         for strength in plan.grid
     }
     plan.log(f"surface: {len(plan.grid)} margins × {len(plan.grid)} strengths, {n_splits} halves of each data set")
-    answers = finish(tasks, plan.work / "surface", n_jobs=plan.n_jobs, title="surface", verbose=plan.verbose)
+    answers = run_cached(tasks, plan.work / "surface", n_jobs=plan.n_jobs, title="surface", verbose=plan.verbose)
 
     def mean(data: str, margin: float, strength: float, level: str) -> float:
         return float(np.mean([answers[f"{data}/{margin}/{strength}/{split}"][level] for split in range(n_splits)]))
@@ -63,7 +63,7 @@ def run_surface(plan: Plan) -> dict[str, Any]:
 def _score(data: str, parameters: dict, split: int, seed: int, quick: bool) -> dict[str, float]:
     D, y = synthetic(data, seed, quick)
     train, test = halves(y, split + 1, seed)[split]
-    protocol = Protocol(k=K, k_points=K_POINTS, weights="uniform", max_points=MAX_POINTS)
+    protocol = Protocol(n_neighbors=K, n_point_neighbors=K_POINTS, weights="uniform", max_points=MAX_POINTS)
     result = attempt(GroundMetricLearner(**parameters), Cohort(D, y, np.unique(y)), train, test, protocol)
     if not result.scores:
         raise RuntimeError(f"{data}, margin {parameters['margin']}, strength {parameters['strength']}: {result.status}")
@@ -82,7 +82,7 @@ def run_timing(plan: Plan) -> dict[str, Any]:
     }
     plan.log(f"timing: {len(neighbours)} numbers of neighbours × {len(ranks)} ranks, {n_epochs} epochs each")
     # One after the other: several at a time would share caches and memory.
-    answers = finish(tasks, plan.work / "timing", n_jobs=1, title="timing", verbose=plan.verbose)
+    answers = run_cached(tasks, plan.work / "timing", n_jobs=1, title="timing", verbose=plan.verbose)
     return {
         "n_epochs": n_epochs,
         "neighbours": neighbours,

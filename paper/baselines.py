@@ -10,8 +10,9 @@ from groundmetric import baselines
 from .itml import ITML
 from .lfda import LFDA
 from .lmnn import LMNN
+from .paper_map import NCA
 
-BASELINES: dict[str, Callable[..., Any]] = {**baselines.BASELINES, "lmnn": LMNN, "lfda": LFDA, "itml": ITML}
+BASELINES: dict[str, Callable[..., Any]] = {**baselines.BASELINES, "nca": NCA, "lmnn": LMNN, "lfda": LFDA, "itml": ITML}
 
 
 def by_name(name: str, **params: Any) -> Any:

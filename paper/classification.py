@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_csv
-from groundmetric.baselines.nca import paper_map
 from groundmetric.distances import pairwise_distances
 from groundmetric.evaluation import Comparison, compare, vote
-from groundmetric.evaluation._kept import finish
+from groundmetric.evaluation._cache import run_cached
 from groundmetric.metrics.base import GroundMetric
 
 from . import baselines
 from . import published as paper
 from .figures import draw_classification
+from .paper_map import paper_map
 from .protocol import (
     DEFAULTS,
     FIT_POINTS,
@@ -49,8 +49,8 @@ def _study(name: str, plan: Plan) -> dict[str, Any]:
     D, y = synthetic(name, plan.seed, plan.quick)
     methods = {**methods_of_the_paper(plan), **more_methods(plan)}
     splits = halves(y, plan.n_splits, plan.seed)
-    options: dict[str, Any] = {"splits": splits, "k": K, "n_jobs": plan.n_jobs, "verbose": plan.verbose}
-    options |= {"k_points": K_POINTS, "max_points": MAX_POINTS, "resume": plan.work / "comparisons"}
+    options: dict[str, Any] = {"cv": splits, "n_neighbors": K, "n_jobs": plan.n_jobs, "verbose": plan.verbose}
+    options |= {"n_point_neighbors": K_POINTS, "max_points": MAX_POINTS, "resume": plan.work / "comparisons"}
     plan.log(f"classification: {name}, {len(methods)} methods, {len(splits)} splits")
     equal = compare(methods, D, y, weights="uniform", **options)
     fast = {method: methods[method] for method in _FAST}
@@ -100,7 +100,9 @@ def run_fitted_once(plan: Plan) -> dict[str, Any]:
         for data in paper.DATA
         for name in LEARNED
     }
-    answers = finish(tasks, plan.work / "fitted_once", n_jobs=plan.n_jobs, title="fitted once", verbose=plan.verbose)
+    answers = run_cached(
+        tasks, plan.work / "fitted_once", n_jobs=plan.n_jobs, title="fitted once", verbose=plan.verbose
+    )
     return {
         data: {form: row for name in LEARNED for form, row in answers[f"{data}/{name}"].items()} for data in paper.DATA
     }

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from groundmetric._internal.tables import markdown, number, prose, write_csv
 from groundmetric.evaluation import cluster_points, cluster_scores
-from groundmetric.evaluation._kept import finish
+from groundmetric.evaluation._cache import run_cached
 
 from . import published as paper
 from .protocol import DEFAULTS, SEARCH, Plan, halves, methods_of_the_paper, more_methods, name_in_paper, synthetic
@@ -33,7 +33,7 @@ def run(plan: Plan) -> dict[str, Any]:
         for split in range(n_splits)
     }
     plan.log(f"clustering: {len(methods)} methods, {n_splits} halves of each data set")
-    answers = finish(tasks, plan.work / "clustering", n_jobs=plan.n_jobs, title="clustering", verbose=plan.verbose)
+    answers = run_cached(tasks, plan.work / "clustering", n_jobs=plan.n_jobs, title="clustering", verbose=plan.verbose)
     found: dict[str, Any] = {"n_splits": n_splits}
     for data in paper.DATA:
         found[data] = {

@@ -9,11 +9,13 @@ from scipy.linalg import LinAlgError, cholesky, eigh
 from sklearn.utils import check_random_state
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines.nca import PointLearner
+from groundmetric.baselines._base import PointLearner
 from groundmetric.metrics.cost import euclidean
 
+from .paper_map import PaperMap
 
-class ITML(PointLearner):
+
+class ITML(PaperMap, PointLearner):
     """Information theoretic metric learning (Davis et al. 2007) on points with their distribution's label.
 
     Pairs of points are drawn. Those of one class should have a squared distance of at most u, those of two classes at
@@ -39,7 +41,7 @@ class ITML(PointLearner):
     standardise : bool
         Divide every feature by its standard deviation first. The paper used the features as they are.
     as_in_paper : bool
-        Apply the paper's map in place of W: see `groundmetric.baselines.nca.paper_map`.
+        Apply the paper's map in place of W: see `paper.paper_map.paper_map`.
     random_state : int, RandomState or None
 
     Attributes

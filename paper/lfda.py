@@ -10,14 +10,15 @@ from scipy.linalg import qr
 from sklearn.metrics.pairwise import euclidean_distances
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines._base import directions
-from groundmetric.baselines.nca import PointLearner, check_components
+from groundmetric.baselines._base import PointLearner, check_components, directions
+
+from .paper_map import PaperMap
 
 # Entries of a block of distances: rows are handled so many at a time that memory stays small.
 _BLOCK_ENTRIES = 4_000_000
 
 
-class LFDA(PointLearner):
+class LFDA(PaperMap, PointLearner):
     """Local Fisher discriminant analysis (Sugiyama 2007) on points with their distribution's label.
 
     A linear discriminant in which only near points of one class are held together, so that a class may have several
@@ -40,7 +41,7 @@ class LFDA(PointLearner):
         Divide every feature by its standard deviation first. The paper used the features as they are.
     as_in_paper : bool
         Do as the paper's experiments did: metric-learn's arithmetic (see Notes), and the paper's map in place of W (see
-        `groundmetric.baselines.nca.paper_map`).
+        `paper.paper_map.paper_map`).
     random_state : int, RandomState or None
 
     Attributes

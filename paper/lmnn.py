@@ -10,13 +10,15 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines.nca import PointLearner, check_components, starting_map
+from groundmetric.baselines._base import PointLearner, check_components, starting_map
+
+from .paper_map import PaperMap
 
 # Points whose distances to all others are held at a time.
 _BLOCK = 512
 
 
-class LMNN(PointLearner):
+class LMNN(PaperMap, PointLearner):
     """Large margin nearest neighbours (Weinberger & Saul 2009) on points with their distribution's label.
 
     Pulls every point's nearest neighbours of its own class (its targets, fixed at the start) near, and pushes points of
@@ -45,7 +47,7 @@ class LMNN(PointLearner):
     standardise : bool
         Divide every feature by its standard deviation first. The paper used the features as they are.
     as_in_paper : bool
-        Apply the paper's map in place of W: see `groundmetric.baselines.nca.paper_map`.
+        Apply the paper's map in place of W: see `paper.paper_map.paper_map`.
     random_state : int, RandomState or None
 
     Attributes

@@ -104,7 +104,7 @@ def _study(data: RealSet, cohort: Labelled, plan: Plan, shown: str = "") -> dict
     methods = methods_for(data, cohort, plan)
     plan.log(f"real: {data.name}, {shown}{len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
-        methods, cohort.D, cohort.y, splits=splits, groups=cohort.groups, class_weight=data.class_weight,
+        methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=data.class_weight,
         points=False, clustering="test", n_jobs=plan.n_jobs, resume=plan.work / "comparisons", verbose=plan.verbose,
     )  # fmt: skip
     return {

@@ -13,7 +13,7 @@ from typing import Any
 from groundmetric import __version__
 from groundmetric._internal.files import write_whole
 from groundmetric.cli.options import add_command, add_jobs, add_seed, log, print_findings
-from groundmetric.evaluation._kept import read, without_nan, write
+from groundmetric.evaluation._cache import read, without_nan, write
 
 from . import ablations as surface
 from . import ablations as timing

@@ -71,14 +71,14 @@ def regression_score(wrap):
 def compared(wrap):
     found = evaluation.compare(
         {"e": baselines.Euclidean()}, D, wrap(LABELS), groups=wrap(GROUPS), points=False,
-        splits=[(np.arange(6), np.arange(6, 12))],
+        cv=[(np.arange(6), np.arange(6, 12))],
     )  # fmt: skip
     return [found.results["e"][0].scores["distributions"]["accuracy"], *found.labels, *found.groups]
 
 
 def permuted(wrap):
     test = evaluation.permutation_test(
-        baselines.Euclidean(), D, wrap(LABELS), groups=wrap(GROUPS), strata=wrap(STRATA), splits=2, n_permutations=5,
+        baselines.Euclidean(), D, wrap(LABELS), groups=wrap(GROUPS), strata=wrap(STRATA), cv=2, n_permutations=5,
         random_state=0,
     )  # fmt: skip
     return [test.statistic, *test.null]
@@ -227,7 +227,7 @@ def test_cross_validation_of_scikit_learn_keeps_names_and_labels_together(y):
 
 def test_splits_of_sorted_labels_are_places_among_the_distributions():
     splits = evaluation.folds(by_name(LABELS), n_splits=3, random_state=0)
-    found = evaluation.compare({"e": baselines.Euclidean()}, D, Y, splits=splits, points=False)
+    found = evaluation.compare({"e": baselines.Euclidean()}, D, Y, cv=splits, points=False)
     ours = by_name(LABELS).index
     for (train, test), (here, there) in zip(splits, found.splits, strict=True):
         assert [D.names[k] for k in here] == ours[train].tolist()

@@ -10,7 +10,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.evaluation import Comparison
-from groundmetric.evaluation._kept import forget
+from groundmetric.evaluation._cache import clear
 
 QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
 QUICK += ["--folds", "3"]
@@ -109,12 +109,12 @@ def test_what_somebody_else_keeps_beside_is_not_removed(tmp_path):
     kept.mkdir()
     for name in ("notes.txt", f"{'0' * 32}.json", f".{'0' * 32}.json.{'1' * 16}.part"):
         (kept / name).write_text("mine")
-    forget(kept)
+    clear(kept)
     assert [path.name for path in kept.iterdir()] == ["notes.txt"]
     (kept / "notes.txt").unlink()
-    forget(kept)
+    clear(kept)
     assert not kept.exists()
-    forget(kept)
+    clear(kept)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def noise(n, seed=0):
 
 def test_a_strong_signal_has_the_smallest_p_value():
     learner = GroundMetricLearner(max_epochs=4, random_state=0)
-    found = permutation_test(learner, D, y, splits=3, n_permutations=9, random_state=0)
+    found = permutation_test(learner, D, y, cv=3, n_permutations=9, random_state=0)
     assert found.p == 1 / 10
     assert found.statistic > 0.9
     assert found.null.shape == (9,)
@@ -66,13 +66,13 @@ def test_ties_count_against_the_method():
         def distances(self, A, B=None, *, n_jobs=None):
             return np.ones((len(A), len(A if B is None else B)))
 
-    found = permutation_test(Blind(), D, y, splits=3, score="roc_auc", n_permutations=19, random_state=0)
+    found = permutation_test(Blind(), D, y, cv=3, score="roc_auc", n_permutations=19, random_state=0)
     assert np.mean(found.null >= found.statistic - 1e-9) == (found.p * 20 - 1) / 19
 
 
 @pytest.mark.parametrize("score", ["balanced_accuracy", "roc_auc"])
 def test_p_values_are_uniform_or_conservative_where_there_is_no_signal(score):
-    options = {"splits": 2, "score": score, "n_permutations": 9}
+    options = {"cv": 2, "score": score, "n_permutations": 9}
     labels = np.arange(12) % 2
     p = np.array(
         [permutation_test(means(), noise(12, seed), labels, random_state=seed, **options).p for seed in range(40)]
@@ -91,7 +91,7 @@ def test_splits_are_made_anew_for_every_arrangement_of_labels():
         return folds(labels, n_splits=3, random_state=0)
 
     names = np.array(["a", "b", "c"])[y]
-    permutation_test(means(), D, names, splits=splits, n_permutations=5, random_state=0)
+    permutation_test(means(), D, names, cv=splits, n_permutations=5, random_state=0)
     assert tuple(names) in seen
     assert len(set(seen)) == 6
     assert all(sorted(labels) == sorted(names) for labels in seen)
@@ -99,15 +99,13 @@ def test_splits_are_made_anew_for_every_arrangement_of_labels():
 
 @pytest.mark.parametrize("splits", [3, KFold(3, shuffle=True, random_state=0), leave_one_out(y), None])
 def test_splits_may_be_given_in_several_ways(splits):
-    found = permutation_test(means(0), D, y, splits=splits, n_permutations=9, random_state=0)
+    found = permutation_test(means(0), D, y, cv=splits, n_permutations=9, random_state=0)
     assert found.p == 0.1
 
 
 def test_the_result_does_not_depend_on_how_many_run_at_a_time():
     learner = GroundMetricLearner(max_epochs=2, random_state=0)
-    one, two = (
-        permutation_test(learner, D, y, splits=2, n_permutations=4, random_state=0, n_jobs=jobs) for jobs in (1, 2)
-    )
+    one, two = (permutation_test(learner, D, y, cv=2, n_permutations=4, random_state=0, n_jobs=jobs) for jobs in (1, 2))
     assert one.statistic == two.statistic
     assert_array_equal(one.null, two.null)
 
@@ -118,9 +116,9 @@ def test_a_method_that_ignores_labels_is_fitted_once_per_split():
     assert len(fits) == 5
     method, fits = free(0)
     splits = leave_one_group_out(np.arange(18) % 6)
-    shared = permutation_test(method, D, y, splits=splits, n_permutations=19, random_state=0)
+    shared = permutation_test(method, D, y, cv=splits, n_permutations=19, random_state=0)
     assert len(fits) == 6
-    alone = permutation_test(means(0), D, y, splits=splits, n_permutations=19, random_state=0)
+    alone = permutation_test(means(0), D, y, cv=splits, n_permutations=19, random_state=0)
     assert (shared.statistic, shared.p) == (alone.statistic, alone.p)
     assert_array_equal(shared.null, alone.null)
 
@@ -140,7 +138,7 @@ def test_an_arrangement_that_comes_up_twice_is_done_once():
         noise(10),
         labels,
         groups=donors,
-        splits=leave_one_group_out(donors),
+        cv=leave_one_group_out(donors),
         n_permutations=500,
         random_state=0,
     )
@@ -157,7 +155,7 @@ def test_what_cannot_be_fitted_counts_as_a_hit():
                 raise ValueError("not with these labels")
             return self
 
-    found = permutation_test(Fussy(0), D, y, splits=leave_one_out(y), n_permutations=9, random_state=0)
+    found = permutation_test(Fussy(0), D, y, cv=leave_one_out(y), n_permutations=9, random_state=0)
     assert found.failed == 9
     assert found.p == 1.0
 
@@ -170,7 +168,7 @@ def test_an_error_with_the_datas_own_labels_is_raised():
 def test_a_score_that_no_split_has_is_refused():
     splits = leave_one_out(y)[:5]  # single distributions, and not all of them: nothing to pool
     with pytest.raises(ValueError, match="roc_auc is not defined on any of these splits"):
-        permutation_test(means(), D, y, splits=splits, score="roc_auc", n_permutations=9)
+        permutation_test(means(), D, y, cv=splits, score="roc_auc", n_permutations=9)
 
 
 def test_classifiers_are_tested_too():
@@ -209,7 +207,7 @@ def test_groups_of_one_label_exchange_it_as_one(cohort, seed):
         return
     exchange = exchangeable(codes, groups)
     drawn = exchange.draw(np.random.RandomState(seed))
-    assert exchange.what == "groups"
+    assert exchange.among == "groups"
     assert all(np.unique(drawn[groups == g]).size == 1 for g in np.unique(groups))
     first = np.unique(groups, return_index=True)[1]
     assert sorted(drawn[first]) == sorted(codes[first])
@@ -223,7 +221,7 @@ def every_draw(exchange, n=500):
 def test_groups_of_several_labels_exchange_them_inside():
     codes, groups = np.array([0, 1, 0, 1, 0, 0, 1]), np.array([1, 1, 2, 2, 3, 3, 3])
     exchange = exchangeable(codes, groups)
-    assert (exchange.what, exchange.arrangements) == ("distributions within groups", 2 * 2 * 3)
+    assert (exchange.among, exchange.arrangements) == ("distributions within groups", 2 * 2 * 3)
     drawn = every_draw(exchange)
     assert len(drawn) == 12
     assert all(sum(labels[4:]) == 1 == sum(labels[:2]) for labels in drawn)
@@ -232,7 +230,7 @@ def test_groups_of_several_labels_exchange_them_inside():
 def test_groups_that_differ_in_what_they_hold_also_exchange_it_with_others_of_their_size():
     codes, groups = np.array([0, 0, 1, 1, 0, 1, 1]), np.array([1, 1, 2, 2, 3, 3, 4])
     exchange = exchangeable(codes, groups)
-    assert exchange.what == "distributions within groups and groups of one size"
+    assert exchange.among == "distributions within groups and groups of one size"
     assert exchange.arrangements == 6 * 2  # who holds 00, 11 and 01, and in which order the last
     drawn = every_draw(exchange)
     assert len(drawn) == 12
@@ -251,11 +249,11 @@ def test_arrangements_are_counted_right(codes, groups):
 def test_strata_and_groups_together():
     codes, patients, centres = np.array([0, 0, 1, 1, 0, 1]), list("aabbcd"), list("xxxxyy")
     exchange = exchangeable(codes, patients, centres)
-    assert (exchange.what, exchange.arrangements) == ("groups within strata", 4)
+    assert (exchange.among, exchange.arrangements) == ("groups within strata", 4)
     with pytest.raises(ValueError, match="group 'a' is in several strata"):
         exchangeable(codes, patients, list("xyxxyy"))
     mixed = exchangeable(np.array([0, 1, 1, 1, 0, 0]), list("aabbcc"), list("xxxxyy"))
-    assert (mixed.what, mixed.arrangements) == ("distributions within groups and groups of one size within strata", 4)
+    assert (mixed.among, mixed.arrangements) == ("distributions within groups and groups of one size within strata", 4)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +265,8 @@ def test_strata_and_groups_together():
         ({"strata": y}, "nothing to exchange"),
         ({"strata": [1, 2]}, "strata has 2 entries for 18 distributions"),
         ({"groups": [1, 2]}, "groups has 2 entries for 18 distributions"),
-        ({"splits": 7}, "class 0 has 6 distributions, but 7 are needed"),
-        ({"splits": [([0, 1], [2])]}, "has no distribution of class 1 to learn from"),
+        ({"cv": 7}, "class 0 has 6 distributions, but 7 are needed"),
+        ({"cv": [([0, 1], [2])]}, "has no distribution of class 1 to learn from"),
     ],
 )
 def test_bad_input_is_refused_at_once(options, message):
@@ -283,4 +281,4 @@ def test_bad_input_is_refused_at_once(options, message):
 def test_too_few_arrangements_for_a_small_p_value_are_said_so():
     donors, labels = np.repeat(np.arange(4), 2), np.tile([0, 1], 4)
     with pytest.warns(UserWarning, match="only 16 arrangements .* within groups: no p-value below 0.062"):
-        permutation_test(means(), noise(8), labels, groups=donors, splits=leave_one_group_out(donors), n_permutations=4)
+        permutation_test(means(), noise(8), labels, groups=donors, cv=leave_one_group_out(donors), n_permutations=4)

@@ -25,14 +25,18 @@ def test_votes_are_those_of_scikit_learn(weights, k):
     random = np.random.default_rng(0)
     labels, distances = random.choice(["a", "b", "c"], 40), random.random((25, 40))
     known = KNeighborsClassifier(k, metric="precomputed", weights=weights).fit(np.zeros((40, 40)), labels)
-    assert_allclose(vote(distances, labels, ["a", "b", "c"], k=k, weights=weights), known.predict_proba(distances))
+    assert_allclose(
+        vote(distances, labels, ["a", "b", "c"], n_neighbors=k, weights=weights), known.predict_proba(distances)
+    )
 
 
 def test_votes_by_hand():
     distances = [[2.0, 1.0, 4.0, 9.0], [0.0, 3.0, 0.0, 1.0]]
     labels = ["a", "b", "b", "a"]
-    assert_allclose(vote(distances, labels, ["a", "b"], k=3), [[0.5 / 1.75, 1.25 / 1.75], [0.5, 0.5]])
-    assert_allclose(vote(distances, labels, ["a", "b"], k=3, weights="uniform"), [[1 / 3, 2 / 3], [2 / 3, 1 / 3]])
+    assert_allclose(vote(distances, labels, ["a", "b"], n_neighbors=3), [[0.5 / 1.75, 1.25 / 1.75], [0.5, 0.5]])
+    assert_allclose(
+        vote(distances, labels, ["a", "b"], n_neighbors=3, weights="uniform"), [[1 / 3, 2 / 3], [2 / 3, 1 / 3]]
+    )
 
 
 def test_a_class_that_nobody_has_gets_no_votes():
@@ -40,7 +44,7 @@ def test_a_class_that_nobody_has_gets_no_votes():
 
 
 def test_all_vote_where_there_are_fewer_than_k():
-    assert_allclose(vote([[1.0, 2.0]], ["a", "b"], ["a", "b"], k=100), [[2 / 3, 1 / 3]])
+    assert_allclose(vote([[1.0, 2.0]], ["a", "b"], ["a", "b"], n_neighbors=100), [[2 / 3, 1 / 3]])
 
 
 @given(st.integers(1, 12), st.integers(0, 1000))
@@ -92,7 +96,9 @@ def test_points_are_voted_on_in_blocks(monkeypatch, make, as_points):
     method = make().fit(D, y)
     train, test = as_points(D.points[::2]), as_points(D.points[1::2])
     whole = vote_points(method, train, codes[::2], test, 3, 100, "distance")
-    assert_allclose(whole, vote(method.point_distances(test, train), codes[::2], [0, 1, 2], k=100), atol=1e-12)
+    assert_allclose(
+        whole, vote(method.point_distances(test, train), codes[::2], [0, 1, 2], n_neighbors=100), atol=1e-12
+    )
     monkeypatch.setattr(module, "_BLOCK", 500)
     assert_allclose(vote_points(method, train, codes[::2], test, 3, 100, "distance"), whole, atol=1e-12)
 
@@ -117,7 +123,7 @@ def test_blocks_bound_what_is_held_at_a_time(monkeypatch):
         ([[1.0, np.inf]], {}, "distances contain inf"),
         ([[1.0, -0.1]], {}, "distances contain -0.1: they cannot be negative"),
         ([[1.0]], {}, r"shape \(1, 1\): expected a column for each of 2"),
-        ([[1.0, 2.0]], {"k": 0}, "k is 0: expected a whole number of at least 1"),
+        ([[1.0, 2.0]], {"n_neighbors": 0}, "n_neighbors is 0: expected a whole number of at least 1"),
         ([[1.0, 2.0]], {"weights": "cubic"}, "weights is 'cubic': expected 'distance' or 'uniform'"),
     ],
 )

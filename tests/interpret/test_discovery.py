@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from groundmetric.interpret import discoveries
+from groundmetric.interpret.stability import discoveries
 
 
 def importances(random, n_rows, n_features):

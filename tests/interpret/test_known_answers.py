@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric.interpret import annotation_relevance, over_representation, rank_enrichment, read_features, read_gmt
+from groundmetric.interpret import annotation_relevance, over_representation, read_features, read_gmt
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 INTERFERON = ("HALLMARK_INTERFERON_ALPHA_RESPONSE", "HALLMARK_INTERFERON_GAMMA_RESPONSE")
@@ -60,4 +60,3 @@ def test_interferon_genes_of_stimulated_cells():
     assert len(known & set(reading.top(20))) >= 15
     assert "stim" in reading.highest[reading.features.index("ISG15")]
     assert over_representation(reading.top(50), reading.features, sets).sets[0] in INTERFERON
-    assert rank_enrichment(reading.importance, sets, features=reading.features).sets[0] in INTERFERON

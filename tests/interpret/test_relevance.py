@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from groundmetric import Distributions, GroundMetric
-from groundmetric.interpret import annotation_relevance, summarise_points
-from groundmetric.interpret.shipments import Ledger, partners
+from groundmetric.interpret import annotation_relevance
+from groundmetric.interpret.flows import PairCosts, partners
 
 
 def test_shares_sum_to_one_and_the_right_type_is_first_and_sure(case):
@@ -30,7 +30,7 @@ def test_relevance_shares_out_how_much_farther_other_classes_are(case):
     np.testing.assert_allclose(found.mass @ found.relevance, (between - within) / between)
 
 
-def test_weights_of_a_ledger_are_copies_that_are_not_compared_with_each_other():
+def test_weights_of_pair_costs_are_copies_that_are_not_compared_with_each_other():
     random = np.random.RandomState(0)
     codes = np.array([0, 0, 0, 1, 1])
     pairs = partners(codes, 10, random)
@@ -45,20 +45,7 @@ def test_weights_of_a_ledger_are_copies_that_are_not_compared_with_each_other():
         if same.any():
             counted += 1
             expected += [costs[rows][~same].mean(axis=0), costs[rows][same].mean(axis=0)]
-    np.testing.assert_allclose(Ledger(pairs, costs, codes).means(weights), expected / counted)
-
-
-def test_any_number_per_point_can_be_summarised(case):
-    values = (case.D.annotations["cell_type"] == "A").astype(float)
-    found = summarise_points(values, case.D, case.y, "cell_type", n_draws=50)
-    assert found.table()["value"][0] == "A"
-    np.testing.assert_allclose(found.share[found.values.index("A")], 1.0)
-    np.testing.assert_allclose(found.relevance, [float(value == "A") for value in found.values])
-    values[case.D.bounds[3] : case.D.bounds[4]] = np.nan  # a sample that was not judged
-    again = summarise_points(values, case.D, case.y, "cell_type", n_draws=50)
-    np.testing.assert_allclose(again.relevance, found.relevance)
-    with pytest.raises(ValueError, match="missing for all points"):
-        summarise_points(np.full(values.size, np.nan), case.D, case.y, "cell_type")
+    np.testing.assert_allclose(PairCosts(pairs, costs, codes).means(weights), expected / counted)
 
 
 def test_what_is_named_by_points_is_not_taken_for_being_in_the_order_of_the_distributions():
@@ -68,8 +55,6 @@ def test_what_is_named_by_points_is_not_taken_for_being_in_the_order_of_the_dist
     metric, y = GroundMetric.euclidean(1), ["u", "u", "v", "v"]
     with pytest.raises(ValueError, match=r"annotation is named by points, .* annotation\.to_numpy\(\)\[D\.order\]"):
         annotation_relevance(metric, D, y, kinds, n_draws=2)
-    with pytest.raises(ValueError, match="values is named by points"):
-        summarise_points(kinds, D, y, None, n_draws=2)
     assert len(annotation_relevance(metric, D, y, kinds.to_numpy()[D.order], n_draws=2).values) == 3
 
 

@@ -9,8 +9,9 @@ from sklearn.base import clone
 
 import groundmetric as gm
 from groundmetric.evaluation.permutation import exchangeable
-from groundmetric.interpret import discoveries, stability
-from groundmetric.interpret.refits import Reference, bootstrap_places, canonical, n_partitions, thinned
+from groundmetric.interpret import stability
+from groundmetric.interpret._refits import Reference, bootstrap_places, canonical, n_partitions, thinned
+from groundmetric.interpret.stability import discoveries
 
 OPTIONS = {"n_top": 4, "random_state": 0}
 
@@ -85,7 +86,7 @@ def test_learners_that_were_not_fitted_that_searched_and_that_are_not_ours(case)
     searched = stability(search, case.D, case.y, **few)
     expected = gm.GroundMetricLearner(max_epochs=4, strength=0.3)
     assert searched.epochs == expected.max_epochs
-    other = stability(gm.baselines.LFDA(), case.D, case.y, **few)
+    other = stability(gm.baselines.LinearDiscriminant(), case.D, case.y, **few)
     assert other.epochs is None
     assert other.discoveries is None
     assert "q" not in other.table()

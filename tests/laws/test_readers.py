@@ -14,7 +14,7 @@ from groundmetric import interpret
 from groundmetric.estimators._base import class_shares, mean_values
 from groundmetric.estimators.grid import fit_in
 from groundmetric.evaluation.votes import vote_points
-from groundmetric.interpret.shipments import shipping
+from groundmetric.interpret.flows import shipping
 from groundmetric.metrics.cost import Cost
 
 N = 12
@@ -185,25 +185,6 @@ def test_flows_cost_what_the_distances_are(learner, expected):
     assert both.value == pytest.approx(expected[CLASSES == 0][:, CLASSES == 1].mean(), rel=1e-9)
 
 
-def test_movement_shares_out_the_cost(learner):
-    if hasattr(learner.metric_, "inner"):
-        with pytest.raises(TypeError, match="linear in mapped features"):
-            interpret.movement(D, "p00", "p01", learner)
-        return
-    found = interpret.movement(D, "p00", "p01", learner)
-    assert found.contribution.sum() == pytest.approx(1.0)
-    # Doubling a feature's weight changes the cost of the plan as its share says, to first order: Euler's theorem.
-    metric, h, values = learner.metric_, 1e-6, []
-    for f in range(3):
-        factor = np.ones(3)
-        factor[f] += h
-        nudged = gm.GroundMetric(metric.components * factor, metric.features, cost=metric.cost)
-        values.append(gm.pairwise_distances(D[:2], metric=nudged)[0, 1])
-    before = gm.pairwise_distances(D[:2], metric=metric)[0, 1]
-    degree = 2.0 if metric.cost is Cost.SQUARED else 1.0
-    assert_allclose(found.contribution, (np.array(values) / before - 1.0) / (h * degree), atol=1e-4)
-
-
 def mean_costs(expected):
     """Mean distances to other classes and to the own, as relevance and axes take them."""
     other = CLASSES[:, None] != CLASSES
@@ -229,7 +210,7 @@ def test_relevance_shares_out_the_difference(learner, expected):
     assert np.sum(found.relevance * found.mass) == pytest.approx((between - within) / between, rel=1e-6)
 
 
-def test_shipments_are_an_optimal_plan_that_barycentric_places_follow(learner, expected):
+def test_shipments_are_an_optimal_plan(learner, expected):
     """There may be several optimal plans, of Manhattan costs above all: any will do."""
     way = shipping(D, learner.metric_)(0, 1)
     rows, cols = way.rows - D.bounds[0], way.cols - D.bounds[1]
@@ -240,8 +221,6 @@ def test_shipments_are_an_optimal_plan_that_barycentric_places_follow(learner, e
     sent, received = (D.weights[D.bounds[k] : D.bounds[k + 1]] for k in (0, 1))
     assert_allclose(plan.sum(axis=1), sent, rtol=1e-12)
     assert_allclose(plan.sum(axis=0), received, rtol=1e-12)
-    moved = interpret.barycentric(D, "p00", "p01", learner.metric_)
-    assert_allclose(moved, plan @ points_of(1) / sent[:, None], rtol=1e-9)
 
 
 @pytest.mark.parametrize("cost", ["euclidean", "manhattan", "squared"])

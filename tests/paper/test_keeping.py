@@ -2,7 +2,7 @@
 
 import pytest
 
-from groundmetric.evaluation._kept import finish
+from groundmetric.evaluation._cache import run_cached
 
 ASKED = []
 
@@ -17,7 +17,7 @@ def square(x):
 def ask(folder, *numbers):
     ASKED.clear()
     tasks = {str(x): (square, (x,)) for x in numbers}
-    return finish(tasks, folder, n_jobs=1, title="squares", verbose=0)
+    return run_cached(tasks, folder, n_jobs=1, title="squares", verbose=0)
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):

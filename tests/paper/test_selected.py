@@ -74,7 +74,7 @@ def test_a_comparison_gives_it_groups_and_scores(cohort):
         "logistic": SelectedFeatures(gm.baselines.PseudobulkLogistic(), 2),
     }
     groups = np.repeat(np.arange(6), 2).tolist()
-    found = compare(methods, D, y, splits=folds(y, groups=groups, n_splits=3, random_state=0), groups=groups, k=3)
+    found = compare(methods, D, y, cv=folds(y, groups=groups, n_splits=3, random_state=0), groups=groups, n_neighbors=3)
     assert [found.status(name) for name in methods] == ["ok", "ok"]
 
 

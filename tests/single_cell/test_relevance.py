@@ -6,8 +6,8 @@ import scanpy as sc
 from sklearn.metrics import roc_auc_score
 
 import groundmetric as gm
+from groundmetric.interpret.flows import partners
 from groundmetric.tl import relevance as held_out
-from groundmetric.tl.relevance import partners
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from ..distributions import Distributions
 
 
-class InterruptedWarning(ConvergenceWarning):
-    """Learning was interrupted; what was learned so far is kept."""
-
 
 # Unicode's control and format characters (bidirectional overrides, zero-width spaces), line separators, surrogates.
 _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}

@@ -1,4 +1,4 @@
-"""What one would try instead of learning a ground metric, all with the interface of `GroundMetricLearner`.
+"""Baselines for a learned ground metric, all with the interface of `GroundMetricLearner`.
 
 Every baseline has ``fit(D, y)``, ``distances(A, B)`` between distributions and ``point_distances(x, y)`` between
 points; those that classify by themselves also have ``predict_proba(D)`` and ``classes_``.
@@ -34,7 +34,26 @@ BASELINES: dict[str, Callable[..., Any]] = {
 
 
 def by_name(name: str, **params: Any) -> Any:
-    """A baseline by its short name (a key of `BASELINES`), with these parameters."""
+    """A baseline by its short name.
+
+    Parameters
+    ----------
+    name : str
+        A key of `BASELINES`.
+    **params : object
+        Parameters of the baseline.
+
+    Returns
+    -------
+    estimator
+        Not yet fitted.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.baselines.by_name("pca", n_components=5)
+    PCAEuclidean(n_components=5)
+    """
     if name not in BASELINES:
         raise ValueError(f"no baseline is called {name!r}: expected one of {', '.join(BASELINES)}")
     return BASELINES[name](**params)
@@ -53,3 +72,7 @@ __all__ = [
     "PseudobulkNeighbors",
     "by_name",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

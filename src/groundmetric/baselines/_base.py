@@ -1,4 +1,4 @@
-"""What baselines share: labelled training data, scatter of classes, and the working space of many features."""
+"""Base of the baselines: training data, metrics learned on labelled points, class scatter, principal axes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,86 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
 from scipy.sparse.linalg import LinearOperator, svds
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
+from sklearn.utils.validation import check_is_fitted
 
 from .._internal.validation import check_labels, check_number
+from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
+from ..estimators._base import GroundMetricMethod
 from ..estimators.preprocessing import feature_moments
 from ..metrics.base import GroundMetric
+
+# Where the scatter within classes has no extent (fewer points than features, say), it is given this share of the mean.
+_RIDGE = 1e-6
+# Up to so many points or features, principal axes come from a full decomposition of the smaller covariance.
+_SMALL = 2000
+# Points that the axes of a working space are found from, at most.
+_POINTS_FOR_AXES = 2000
+# Sparse points with more entries than this are never made dense.
+_DENSE_ENTRIES = 20_000_000
+
+
+class PointLearner(GroundMetricMethod, BaseEstimator):
+    """A ground metric learned on points that carry the label of their distribution.
+
+    Subclasses give `_check_settings`, which raises on impossible parameters, and `_learn`, which turns points, their
+    classes and their weights into rows of a linear map.
+    """
+
+    max_points: int | None
+    max_features: int
+    standardise: bool
+    random_state: Any
+
+    def fit(self, D: Any, y: Any) -> PointLearner:
+        """Learn from Distributions with a label each."""
+        D, self.classes_, codes = labelled(D, y)
+        check_number("max_features", self.max_features, low=1, whole=True)
+        self._check_settings(D.shape[1])
+        random = check_random_state(self.random_state)
+        rows = draw(D, self.max_points, random)
+        codes = codes[owners(D, rows)]
+        if np.bincount(codes).max() < 2:
+            raise ValueError(
+                f"each of the {self.classes_.size} classes has a single point: this method learns from pairs of points "
+                "of one class; give more distributions or points, or raise `max_points`"
+            )
+        points, weights = D.points[rows], point_weights(D)[rows]
+        centre, variance = moments(D)
+        scale = spread(variance) if self.standardise else np.ones(variance.size)
+        space = working_space(points, weights, centre, scale, self.max_features, random)
+        components = space.components(self._learn(space.coordinates(points), codes, weights, random))
+        self.components_ = self._final_map(components)
+        self.metric_ = GroundMetric(self.components_, D.features, variances=variance)
+        self.n_features_in_ = D.shape[1]
+        return self
+
+    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+        """Exact Wasserstein distances between the distributions of A and of B (or among those of A)."""
+        check_is_fitted(self, "metric_")
+        return pairwise_distances(self._projected(A), None if B is None else self._projected(B), n_jobs=n_jobs)
+
+    def _projected(self, D: Any) -> Distributions:
+        """Distributions in the learned space: with many components, projecting once is cheaper than for every pair."""
+        D = as_distributions(D)
+        self.metric_.check_fit(D)
+        owner = np.repeat(np.arange(len(D)), D.sizes)
+        return Distributions(self.metric_.project(D), owner, weights=D.weights)
+
+    def _check_settings(self, n_features: int) -> None:
+        raise NotImplementedError
+
+    def _learn(
+        self, points: np.ndarray, codes: np.ndarray, weights: np.ndarray, random: np.random.RandomState
+    ) -> np.ndarray:
+        raise NotImplementedError
+
+    def _final_map(self, components: np.ndarray) -> np.ndarray:
+        """The map of the features that is applied, from the one that was learned."""
+        return components
 
 
 def labelled(D: Any, y: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
@@ -81,10 +155,6 @@ def spread(variance: np.ndarray) -> np.ndarray:
     return np.where(variance > 0.0, np.sqrt(variance), 1.0)
 
 
-# Where the scatter within classes has no extent (fewer points than features, say), it is given this share of the mean.
-_RIDGE = 1e-6
-
-
 def class_scatter(points: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weighted covariance of the class means, and of the points around their class mean."""
     members = codes == np.unique(codes)[:, None]  # (n_classes, n_points)
@@ -124,14 +194,6 @@ def _generalised(between: np.ndarray, within: np.ndarray) -> tuple[np.ndarray, n
             pass
     ridge = _RIDGE * (np.trace(within) / len(within) or 1.0)
     return eigh(between, within + ridge * np.eye(len(within)))
-
-
-# Up to so many points or features, principal axes come from a full decomposition of the smaller covariance.
-_SMALL = 2000
-# Points that the axes of a working space are found from, at most.
-_POINTS_FOR_AXES = 2000
-# Sparse points with more entries than this are never made dense.
-_DENSE_ENTRIES = 20_000_000
 
 
 class WorkingSpace(NamedTuple):
@@ -228,3 +290,28 @@ def _centred_operator(points: Any, roots: np.ndarray, centre: np.ndarray, scale:
         return (points.T @ x - centre * x.sum()) / scale
 
     return LinearOperator(points.shape, matvec=forward, rmatvec=backward, dtype=np.float64)
+
+
+def check_components(n_components: int | None, n_features: int) -> None:
+    if n_components is None:
+        return
+    check_number("n_components", n_components, low=1, whole=True)
+    if n_components > n_features:
+        raise ValueError(f"n_components is {n_components}, but there are only {n_features} features")
+
+
+def starting_map(
+    points: np.ndarray, codes: np.ndarray, n_components: int | None, random: np.random.RandomState
+) -> np.ndarray:
+    """Where metric-learn starts by default: at a linear discriminant if that has enough rows, else at the identity.
+
+    With fewer components than features, the principal axes take the place of the identity.
+    """
+    n_points, n_features = points.shape
+    rank = n_features if n_components is None else min(n_components, n_features)
+    ones = np.ones(n_points)
+    if rank <= min(n_features, np.unique(codes).size - 1):
+        return directions(*class_scatter(points, codes, ones))[1][:, :rank].T
+    if rank < min(n_features, n_points):
+        return principal_axes(points, ones, points.mean(axis=0), np.ones(n_features), rank, random)
+    return np.eye(rank, n_features)

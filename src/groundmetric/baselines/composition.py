@@ -41,14 +41,26 @@ class Composition(BaseEstimator):
         Divide every feature by its standard deviation first.
     max_points : int or None
         Points that are drawn to find components and clusters, the same share of every distribution; None: all.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of points and of k-means.
 
     Attributes
     ----------
-    types_ : array, names of the types, or 0, 1, … for clusters
+    types_ : array of shape (n_types,)
+        Names of the types, or 0, 1, … for clusters.
     medians_ : array of shape (n_types, n_components)
+        Median of each type.
     costs_ : array of shape (n_types, n_types)
-    n_features_in_
+        Distances between the medians.
+    n_features_in_ : int
+        Features seen in `fit`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> gm.baselines.Composition(3, random_state=0).fit(D).proportions(D).shape
+    (30, 3)
     """
 
     uses_labels = False  # so that a permutation test fits it once

@@ -63,6 +63,19 @@ class _Plain(GroundMetricMethod, BaseEstimator):
         self.standardise = standardise
 
     def fit(self, D: Any, y: Any = None) -> _Plain:
+        """Learn the moments of the features where they are standardised; labels are not used.
+
+        Parameters
+        ----------
+        D : Distributions
+            Training distributions.
+        y : array-like of shape (n_distributions,) or None, default=None
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
         D = unlabelled(D, y)
         self.n_features_in_ = D.shape[1]
         self._features = GroundMetric.euclidean(D.shape[1], D.features)
@@ -77,7 +90,19 @@ class _Plain(GroundMetricMethod, BaseEstimator):
         return self
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Exact Wasserstein distances between the distributions of A and of B (or among those of A)."""
+        """Exact Wasserstein distances between the distributions of A and of B (or among those of A).
+
+        Parameters
+        ----------
+        A, B : Distributions
+            The cohorts; B may be None.
+        n_jobs : int or None, default=None
+            Threads; None means one.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+        """
         check_is_fitted(self, "metric_")
         for cohort in (A,) if B is None else (A, B):
             self._features.check_fit(cohort)
@@ -89,12 +114,14 @@ class Euclidean(_Plain):
 
     Parameters
     ----------
-    standardise : bool
+    standardise : bool, default=False
         Divide every feature by its standard deviation over the training points.
 
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], samples=["a", "b"])
-    >>> Euclidean().fit(D).distances(D).tolist()
+    >>> gm.baselines.Euclidean().fit(D).distances(D).tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
 
@@ -106,12 +133,14 @@ class Manhattan(_Plain):
 
     Parameters
     ----------
-    standardise : bool
+    standardise : bool, default=False
         Divide every feature by its standard deviation over the training points.
 
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0, 0.0], [3.0, 4.0]], samples=["a", "b"])
-    >>> Manhattan().fit(D).distances(D).tolist()
+    >>> gm.baselines.Manhattan().fit(D).distances(D).tolist()
     [[0.0, 7.0], [7.0, 0.0]]
     """
 
@@ -123,13 +152,15 @@ class Cosine(_Plain):
 
     Parameters
     ----------
-    standardise : bool
+    standardise : bool, default=False
         Subtract the mean of every feature over the training points and divide by its standard deviation: the angle is
         then seen from their mean.
 
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[1.0, 0.0], [0.0, 4.0]], samples=["a", "b"])
-    >>> Cosine().fit(D).distances(D).tolist()
+    >>> gm.baselines.Cosine().fit(D).distances(D).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
 

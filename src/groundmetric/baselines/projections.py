@@ -11,8 +11,17 @@ from sklearn.utils import check_random_state
 from .._internal.validation import check_number
 from ..estimators._base import GroundMetricMethod
 from ..metrics.base import GroundMetric
-from ._base import class_scatter, directions, draw, moments, point_weights, principal_axes, spread, unlabelled
-from .nca import PointLearner
+from ._base import (
+    PointLearner,
+    class_scatter,
+    directions,
+    draw,
+    moments,
+    point_weights,
+    principal_axes,
+    spread,
+    unlabelled,
+)
 
 
 class PCAEuclidean(GroundMetricMethod, BaseEstimator):
@@ -26,11 +35,24 @@ class PCAEuclidean(GroundMetricMethod, BaseEstimator):
         Divide every feature by its standard deviation first.
     max_points : int or None
         Points that are drawn to find the components, the same share of every distribution; None: all.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of points.
 
     Attributes
     ----------
-    metric_, components_, n_features_in_
+    metric_ : GroundMetric
+        The ground metric.
+    components_ : array of shape (n_components, n_features)
+        Its map.
+    n_features_in_ : int
+        Features seen in `fit`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> gm.baselines.PCAEuclidean(1).fit(D).components_.shape
+    (1, 2)
     """
 
     uses_labels = False  # so that a permutation test fits it once
@@ -82,11 +104,26 @@ class LinearDiscriminant(PointLearner):
         More features are reduced to as many principal components first.
     standardise : bool
         Divide every feature by its standard deviation first, so that the shrinkage does not depend on units.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of points.
 
     Attributes
     ----------
-    metric_, components_, classes_, n_features_in_
+    metric_ : GroundMetric
+        The ground metric.
+    components_ : array of shape (n_components, n_features)
+        Its map.
+    n_features_in_ : int
+        Features seen in `fit`.
+    classes_ : array of shape (n_classes,)
+        Labels.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> gm.baselines.LinearDiscriminant().fit(D, y).metric_.n_features
+    2
     """
 
     def __init__(

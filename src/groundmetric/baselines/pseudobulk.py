@@ -76,12 +76,22 @@ class PseudobulkNeighbors(_Pseudobulk):
 
     Parameters
     ----------
-    statistics : {"mean", "mean_sd"}
+    statistics : {"mean", "mean_sd"}, default="mean"
+        Means of the features, or means and standard deviations.
 
     Attributes
     ----------
-    centre_, scale_ : mean and standard deviation of each statistic over the training distributions
-    n_features_in_
+    centre_, scale_ : array of shape (n_statistics,)
+        Mean and standard deviation of each statistic over the training distributions.
+    n_features_in_ : int
+        Features seen in `fit`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> gm.baselines.PseudobulkNeighbors().fit(D).distances(D).shape
+    (30, 30)
     """
 
     uses_labels = False  # so that a permutation test fits it once
@@ -114,7 +124,8 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
 
     Parameters
     ----------
-    statistics : {"mean", "mean_sd"}
+    statistics : {"mean", "mean_sd"}, default="mean"
+        Means of the features, or means and standard deviations.
     C : float or "auto"
         Inverse strength of the ridge penalty, for standardised statistics over the root of their number (constant ones
         do not count), so that it means the same for few features and for many. "auto": the best of 0.1, 1, …, 1000 by
@@ -124,7 +135,14 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
 
     Attributes
     ----------
-    classes_, C_, centre_, scale_, n_features_in_
+    classes_ : array of shape (n_classes,)
+        Labels.
+    C_ : float
+        The inverse strength that was used.
+    centre_, scale_ : array of shape (n_statistics,)
+        Mean and standard deviation of each statistic over the training distributions.
+    n_features_in_ : int
+        Features seen in `fit`.
     metric_ : GroundMetric
         How the log-odds change with the mean: the ground metric between points that goes with the classifier.
     """

@@ -22,7 +22,7 @@ from .._internal.files import write_whole
 from ..estimators import GroundMetricLearner, GroundMetricLearnerCV
 from ..estimators.preprocessing import SelectedFeatures
 from ..evaluation import Comparison, PermutationTest, compare, folds, leave_one_group_out, permutation_test, shuffled
-from ..evaluation._kept import without_nan
+from ..evaluation._cache import without_nan
 from ..evaluation._run import Cohort, fit
 from ..supervision.splits import Split
 from .options import (
@@ -126,7 +126,7 @@ def evaluate(
     chosen = make_methods(methods, cohort, seed)
     log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
-        chosen, cohort.D, cohort.y, splits=splits, groups=cohort.groups, class_weight=CLASS_WEIGHT,
+        chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=CLASS_WEIGHT,
         max_points=max_points, clustering="test", n_jobs=n_jobs, time_limit=time_limit, memory_limit=memory_limit,
         resume=resume, verbose=verbose,
     )  # fmt: skip
@@ -136,7 +136,7 @@ def evaluate(
         log(f"permuting labels {n_permutations} times")
         again = splits if splitting == "leave group out" else number if splitting == "folds" else split
         test = permutation_test(
-            chosen[methods[0]], cohort.D, cohort.y, splits=again, groups=cohort.groups, n_permutations=n_permutations,
+            chosen[methods[0]], cohort.D, cohort.y, cv=again, groups=cohort.groups, n_permutations=n_permutations,
             score=SCORE, class_weight=CLASS_WEIGHT, n_jobs=n_jobs, random_state=seed, verbose=verbose,
         )  # fmt: skip
     log("drawing")
@@ -299,9 +299,9 @@ def _unfinished(output: str) -> Path:
 
 
 def _forget(kept: Path) -> None:
-    from ..evaluation._kept import forget  # heavy, and not needed for --help
+    from ..evaluation._cache import clear  # heavy, and not needed for --help
 
-    forget(kept)
+    clear(kept)
 
 
 def _evaluate(options: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:

@@ -15,8 +15,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
-from .._internal.validation import InterruptedWarning, check_number, real_array
 from .._internal.executor import Threads
+from .._internal.validation import check_number, real_array
+from .._internal.warnings import InterruptedWarning
 from ..distances import warn_of_pivot_limit
 from ..distributions import Distributions
 from ..learning.checkpoint import Checkpoints, State

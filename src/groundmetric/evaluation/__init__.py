@@ -1,9 +1,9 @@
-"""Does the learned metric help on my data, against everything else I would try, and how sure is that?
+"""Evaluation: methods compared on held-out distributions, with intervals and tests.
 
 >>> import groundmetric as gm
 >>> y = ["ill", "well"] * 5
->>> splits = gm.evaluation.folds(y, n_splits=5, random_state=0)
->>> len(splits)
+>>> cv = gm.evaluation.folds(y, n_splits=5, random_state=0)
+>>> len(cv)
 5
 """
 
@@ -38,3 +38,7 @@ __all__ = [
     "shuffled",
     "vote",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""One method on one split: fit, predict and score; and pooled scores of many splits."""
+"""Running a method: fit, predict and score on one split, pooled scores of many, the whole from labels to a score."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold
 
+from .._internal.alignment import Roll
 from .._internal.validation import check_class_weight, check_number
+from .._internal.warnings import InterruptedWarning
 from ..distributions import Distributions
 from ..estimators._base import check_weights, class_shares
-from ..supervision.splits import Split, rounds_of
+from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of
 from .scores import chosen_points, cluster_distributions, cluster_points, encode, score_codes, score_counts
 from .votes import nearest_distributions, vote_points
 
@@ -27,8 +30,8 @@ OK, OUT_OF_TIME, OUT_OF_MEMORY = "ok", "OOT", "OOM"
 class Protocol:
     """How every method is judged; see `compare` for what each means."""
 
-    k: int = 5
-    k_points: int = 100
+    n_neighbors: int = 5
+    n_point_neighbors: int = 100
     weights: str = "distance"
     points: bool = True
     max_points: int | None = None
@@ -39,8 +42,8 @@ class Protocol:
     def check(self, D: Distributions) -> None:
         check_weights(self.weights)
         check_class_weight(self.class_weight)
-        check_number("k", self.k, low=1, whole=True)
-        check_number("k_points", self.k_points, low=1, whole=True)
+        check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
+        check_number("n_point_neighbors", self.n_point_neighbors, low=1, whole=True)
         if self.max_points is not None:
             check_number("max_points", self.max_points, low=2, whole=True)
         if self.clustering not in (None, "test", "all"):
@@ -64,16 +67,22 @@ class Cohort:
 
 @dataclass
 class Result:
-    """What came out for one method and one split, as plain data.
+    """Scores and predictions of one method on one split, as plain data.
 
     Attributes
     ----------
-    status : "ok", "OOT" (out of time), "OOM" (out of memory) or "error: …"
-    scores : level ("distributions", "points", "clusters", "point clusters") to score to value
-    probabilities : a row per test distribution, a column per class
-    point_counts : how many points of each test distribution were predicted as each class
-    seconds : what was done to how long it took
-    notes : what the method warned of
+    status : str
+        "ok", "OOT" (out of time), "OOM" (out of memory) or "error: …".
+    scores : dict of str to dict of str to float
+        Level ("distributions", "points", "clusters", "point clusters") to score to value.
+    probabilities : list of list of float
+        A row per test distribution, a column per class.
+    point_counts : list of list of int
+        How many points of each test distribution were predicted as each class.
+    seconds : dict of str to float
+        Step ("fit", "predict", "points", "clustering") to its duration.
+    notes : list of str
+        Warnings of the method.
     """
 
     status: str = OK
@@ -87,11 +96,11 @@ class Result:
 
 
 def attempt(method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol) -> Result:
-    """`judge`, with failures and warnings as part of the result rather than raised."""
+    """`fit_and_score`, with failures and warnings as part of the result rather than raised."""
     result = Result()
-    with heard() as messages:
+    with recorded_warnings() as messages:
         try:
-            judge(method, cohort, train, test, protocol, result)
+            fit_and_score(method, cohort, train, test, protocol, result)
         except MemoryError:
             result.status = OUT_OF_MEMORY
         except Exception as error:
@@ -102,22 +111,24 @@ def attempt(method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, pr
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[list[str]]:
-    """Warnings are collected, each once, instead of shown.
+def recorded_warnings() -> Iterator[list[str]]:
+    """Collect warnings, each text once, instead of showing them.
 
-    A learner that is interrupted keeps what it has so far and says so in a warning. As a score that would mislead, so
-    the interruption is passed on.
+    A learner that is interrupted keeps what it has so far and warns. A score of that would mislead, so the
+    interruption is raised again.
     """
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield messages
     messages += dict.fromkeys(str(warning.message) for warning in caught)
-    if any(message.startswith("interrupted") for message in messages):
+    if any(issubclass(warning.category, InterruptedWarning) for warning in caught):
         raise KeyboardInterrupt
 
 
-def judge(method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol, result: Result) -> None:
+def fit_and_score(
+    method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol, result: Result
+) -> None:
     """Fill in the result. Nothing that is fitted sees the test part."""
     clock = _Clock(result.seconds)
     known, unknown = cohort.D[train], cohort.D[test]
@@ -129,18 +140,18 @@ def judge(method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, prot
     result.scores["distributions"] = _plain(score_codes(codes[test], probabilities))
     clock.lap("predict")
     if protocol.points and hasattr(fitted, "point_distances"):
-        _judge_points(fitted, known, codes[train], unknown, codes[test], cohort.classes.size, protocol, result)
+        _score_points(fitted, known, codes[train], unknown, codes[test], cohort.classes.size, protocol, result)
         clock.lap("points")
     if protocol.clustering is not None:
         chosen = test if protocol.clustering == "test" else np.arange(len(cohort.D))
-        _judge_clusters(fitted, cohort.D[chosen], cohort.labels[chosen], protocol, result)
+        _score_clusters(fitted, cohort.D[chosen], cohort.labels[chosen], protocol, result)
         clock.lap("clustering")
 
 
 def fit(method: Any, known: Distributions, cohort: Cohort, train: np.ndarray) -> Any:
     """A fresh copy of the method, fitted; one that says `takes_groups` (a nested search) is given the outer groups."""
     if cohort.groups is not None and getattr(method, "takes_groups", False):
-        return clone(method).fit(known, cohort.labels[train], groups=[cohort.groups[place] for place in train])
+        return clone(method).fit(known, cohort.labels[train], groups=[cohort.groups[d] for d in train])
     return clone(method).fit(known, cohort.labels[train])
 
 
@@ -154,7 +165,7 @@ def predict(
 ) -> np.ndarray:
     """Probability of each class: the method's own where it is a classifier, else votes of the nearest distributions."""
     if not hasattr(fitted, "predict_proba"):
-        nearest, places = nearest_distributions(fitted, known, unknown, protocol.k)
+        nearest, places = nearest_distributions(fitted, known, unknown, protocol.n_neighbors)
         return class_shares(nearest, codes[places], classes.size, protocol.weights, among=protocol.among(codes))
     own = np.asarray(fitted.predict_proba(unknown), dtype=np.float64)
     if not np.isfinite(own).all():
@@ -164,7 +175,7 @@ def predict(
     return probabilities
 
 
-def _judge_points(
+def _score_points(
     fitted: Any,
     known: Distributions,
     known_codes: np.ndarray,
@@ -178,7 +189,7 @@ def _judge_points(
     test, test_owner = _points(unknown, protocol.max_points)
     codes = known_codes[train_owner]
     shares = vote_points(
-        fitted, train, codes, test, n_classes, protocol.k_points, protocol.weights, among=protocol.among(codes)
+        fitted, train, codes, test, n_classes, protocol.n_point_neighbors, protocol.weights, among=protocol.among(codes)
     )
     result.scores["points"] = _plain(score_codes(unknown_codes[test_owner], shares))
     counts = np.zeros((len(unknown), n_classes), np.int64)
@@ -196,7 +207,7 @@ def _points(D: Distributions, most: int | None) -> tuple[Any, np.ndarray]:
     return D.points[rows], owner[rows]
 
 
-def _judge_clusters(fitted: Any, D: Distributions, labels: np.ndarray, protocol: Protocol, result: Result) -> None:
+def _score_clusters(fitted: Any, D: Distributions, labels: np.ndarray, protocol: Protocol, result: Result) -> None:
     if hasattr(fitted, "distances"):
         result.scores["clusters"] = cluster_distributions(fitted, D, labels)
     if protocol.points and hasattr(fitted, "point_distances"):
@@ -266,3 +277,84 @@ def overall(codes: np.ndarray, splits: list[Split], results: list[Result], score
         return float(pooled(codes, splits, rounds, results, score, "distributions", n_classes)(np.ones(codes.size)))
     found = split_scores(results, score, "distributions")
     return float(found[np.isfinite(found)].mean()) if np.isfinite(found).any() else np.nan
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """From labels (as numbers) to a score: split, fit, predict. A permutation test does this for many labels."""
+
+    method: Any
+    D: Distributions
+    classes: np.ndarray
+    groups: list | None
+    splitting: Callable[[np.ndarray], list[Split]]
+    protocol: Protocol
+    score: str
+
+    def __call__(self, codes: np.ndarray) -> float:
+        splits = self.splitting(codes)
+        results = []
+        for at, (train, test) in enumerate(splits):
+            probabilities = self.probabilities(codes, at, train, test)
+            scores = {name: float(value) for name, value in score_codes(codes[test], probabilities).items()}
+            results.append(Result(scores={"distributions": scores}, probabilities=probabilities.tolist()))
+        return overall(codes, splits, results, self.score, self.classes.size)
+
+    def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+        """Of the test part of a split, which is number `at`."""
+        known = self.D[train]
+        fitted = fit(self.method, known, Cohort(self.D, self.classes[codes], self.classes, self.groups), train)
+        return predict(fitted, known, codes[train], self.D[test], self.classes, self.protocol)
+
+
+@dataclass(frozen=True)
+class SharedProcedure(Procedure):
+    """For distances that do not depend on labels: neighbours are found once, and only their votes are counted anew."""
+
+    neighbors: list[tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def of(cls, procedure: Procedure) -> SharedProcedure:
+        codes = np.zeros(len(procedure.D), np.intp)
+        cohort = Cohort(procedure.D, procedure.classes[codes], procedure.classes, procedure.groups)
+        neighbors = []
+        for train, test in procedure.splitting(codes):
+            known = procedure.D[train]
+            fitted = fit(procedure.method, known, cohort, train)
+            neighbors.append(nearest_distributions(fitted, known, procedure.D[test], procedure.protocol.n_neighbors))
+        return cls(**vars(procedure), neighbors=neighbors)
+
+    def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+        nearest, places = self.neighbors[at]
+        known = codes[train]
+        return class_shares(
+            nearest, known[places], self.classes.size, self.protocol.weights, among=self.protocol.among(known)
+        )
+
+
+@dataclass(frozen=True)
+class FixedSplits:
+    """The same splits for all labels."""
+
+    splits: list[Split]
+
+    def __call__(self, codes: np.ndarray) -> list[Split]:
+        return self.splits
+
+
+def splitting_by(
+    cv: Any, classes: np.ndarray, codes: np.ndarray, groups: Any, seed: int, shareable: bool, roll: Roll
+) -> Callable[[np.ndarray], list[Split]]:
+    """How labels are turned into splits. Folds for a method that ignores labels do so as well, to be shared."""
+    members = number_groups(groups, codes.size)
+    if cv is None or isinstance(cv, int | np.integer):
+        units = np.arange(codes.size) if members is None else members
+        least = min(np.unique(units[codes == c]).size for c in range(classes.size))
+        n_splits = max(2, min(5, least)) if cv is None else int(cv)
+        if shareable:
+            kind = KFold if members is None else GroupKFold
+            return FixedSplits(list(kind(n_splits, shuffle=True, random_state=seed).split(codes, groups=members)))
+        return lambda codes: folds(classes[codes], groups=groups, n_splits=n_splits, random_state=seed)
+    if hasattr(cv, "split") or callable(cv):
+        return lambda codes: as_splits(cv, classes[codes], groups, roll)
+    return FixedSplits(as_splits(cv, classes[codes], groups, roll))

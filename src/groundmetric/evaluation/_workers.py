@@ -1,11 +1,11 @@
-"""Child processes with limits of time and memory, and many methods on many splits through them."""
+"""Worker processes with limits of time and memory, and the tasks of a comparison that run in them."""
 
 from __future__ import annotations
 
 import functools
 import os
 import queue
-import re
+import signal
 import sys
 import tempfile
 import threading
@@ -27,22 +27,25 @@ from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, atte
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-class Child:
+class Worker:
     """A process that answers one call at a time; started when it is needed, and anew after it had to be ended.
 
     Parameters
     ----------
-    time_limit : seconds per call, or None
-    memory_limit : megabytes that a call may allocate beyond what the process holds already, or None
-        Kept by the system where it can (Linux): an allocation beyond it fails.
-    n_siblings : children that run at the same time, among which the cores are divided
+    time_limit : float or None
+        Seconds per call.
+    memory_limit : float or None
+        Megabytes that a call may allocate beyond what the process holds already. Kept by the system where it can
+        (Linux): an allocation beyond it fails.
+    n_workers : int
+        Workers that run at the same time, among which the cores are divided.
     """
 
     def __init__(
-        self, time_limit: float | None = None, memory_limit: float | None = None, *, n_siblings: int = 1
+        self, time_limit: float | None = None, memory_limit: float | None = None, *, n_workers: int = 1
     ) -> None:
         self.time_limit, self.memory_limit = time_limit, memory_limit
-        threads = str(max(1, joblib.cpu_count() // n_siblings))
+        threads = str(max(1, joblib.cpu_count() // n_workers))
         self._settings = {name: os.environ.get(name, threads) for name in _THREAD_SETTINGS}
         self._executor: ProcessPoolExecutor | None = None
 
@@ -50,16 +53,17 @@ class Child:
         """Status and answer; the answer is None unless the status is "ok"."""
         if self._executor is None:
             self._executor = ProcessPoolExecutor(max_workers=1, env=self._settings)
-            self._executor.submit(_wake).result()  # the time that Python needs to start is nobody's fault
+            self._executor.submit(_prepare).result()  # the time that Python needs to start does not count
+        processes = list(self._executor._processes.values())  # they know how they ended, the executor only tells it
         future = self._executor.submit(_within, self.memory_limit, function, arguments)
         try:
             return OK, future.result(self.time_limit)
         except TimeoutError:
             self.close()
             return OUT_OF_TIME, None
-        except BrokenProcessPool as error:
+        except BrokenProcessPool:
             self.close()
-            return _cause_of_death(str(error)), None
+            return _status_of_exit([process.exitcode for process in processes]), None
         except MemoryError:
             return OUT_OF_MEMORY, None
         except Exception as error:
@@ -79,17 +83,18 @@ def check_limits(time_limit: float | None, memory_limit: float | None) -> None:
         raise ValueError(f"memory_limit is {memory_limit}, but {sys.platform} does not keep such limits: leave it out")
 
 
-def _cause_of_death(message: str) -> str:
-    """The system ends processes by SIGKILL when memory runs out; the message lists how workers ended."""
-    if "SIGKILL" in message:
+def _status_of_exit(codes: list[int | None]) -> str:
+    """Status of a call whose process died. The system ends processes by SIGKILL when memory runs out."""
+    died = [code for code in codes if code]
+    if -9 in died:  # signal.SIGKILL, a name that Windows does not have
         return OUT_OF_MEMORY
-    ends = re.search(r"exit codes of the workers are \{(.*?)\}", message)
-    return f"error: the process died ({ends.group(1) if ends else message})"
+    ends = ", ".join(f"exit code {code}" if code > 0 else signal.Signals(-code).name for code in died)
+    return f"error: the process died ({ends or 'it left no exit code'})"
 
 
-def _wake() -> None:
-    """Import what every call needs, and let progress bars do without a lock between processes: one that is ended
-    could not give it back."""
+def _prepare() -> None:
+    """Import what every call needs, and let progress bars do without a lock between processes: a process that is
+    ended could not release it."""
     from .. import distances  # noqa: F401
 
     tqdm.set_lock(threading.RLock())
@@ -117,21 +122,21 @@ def _private_bytes() -> int:
 
 @dataclass(frozen=True)
 class Task:
-    """One method on one split; in a rehearsal, on a few points of each distribution."""
+    """One method on one split; in a rehearsal, on at most `max_points` points of each distribution."""
 
     name: str
     split: int
     method: Any
     train: np.ndarray
     test: np.ndarray
-    thin: int | None = None
+    max_points: int | None = None
 
 
 class Workers:
-    """Where tasks run: in this process, or in children where several run at a time or there are limits to keep.
+    """Runs tasks: in this process, or in workers where several run at a time or there are limits to keep.
 
-    The cohort is written to a file once and mapped by every child. A method that ran out of time or memory on one split
-    is not tried on the next.
+    The cohort is written to a file once and mapped by every worker. A method that ran out of time or memory on one
+    split is not run on the next.
     """
 
     def __init__(
@@ -145,39 +150,39 @@ class Workers:
     ) -> None:
         self.cohort, self.protocol = cohort, protocol
         jobs = joblib.effective_n_jobs(n_jobs)
-        alone = jobs == 1 and time_limit is None and memory_limit is None
-        self._children = [] if alone else [Child(time_limit, memory_limit, n_siblings=jobs) for _ in range(jobs)]
+        here = jobs == 1 and time_limit is None and memory_limit is None
+        self._workers = [] if here else [Worker(time_limit, memory_limit, n_workers=jobs) for _ in range(jobs)]
         self._gave_up: dict[str, Result] = {}
 
     def __enter__(self) -> Workers:
-        self._idle: queue.Queue[Child] = queue.Queue()
-        for child in self._children:
-            self._idle.put(child)
-        if self._children:
+        self._idle: queue.Queue[Worker] = queue.Queue()
+        for worker in self._workers:
+            self._idle.put(worker)
+        if self._workers:
             self._folder = tempfile.TemporaryDirectory(prefix="groundmetric-", ignore_cleanup_errors=True)
             self._path = str(Path(self._folder.name) / "cohort.joblib")
             joblib.dump(self.cohort, self._path)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for child in self._children:
-            child.close()
-        if self._children:
+        for worker in self._workers:
+            worker.close()
+        if self._workers:
             self._folder.cleanup()
 
     def run(self, tasks: list[Task]) -> Iterator[tuple[Task, Result]]:
         """Every task with its result, in the order in which they are done."""
-        if not self._children:
+        if not self._workers:
             yield from map(self._run, tasks)
             return
-        threads = ThreadPoolExecutor(len(self._children))
+        threads = ThreadPoolExecutor(len(self._workers))
         try:
             for future in as_completed([threads.submit(self._run, task) for task in tasks]):
                 yield future.result()
         except BaseException:  # Ctrl-C among them: what runs is ended, so that the threads have nothing to wait for
             threads.shutdown(wait=False, cancel_futures=True)
-            for child in self._children:
-                child.close()
+            for worker in self._workers:
+                worker.close()
             raise
         finally:
             threads.shutdown(cancel_futures=True)
@@ -185,30 +190,30 @@ class Workers:
     def _run(self, task: Task) -> tuple[Task, Result]:
         if task.name in self._gave_up:
             return task, self._gave_up[task.name]
-        result = self._in_child(task) if self._children else attempt_task(task, self.cohort, self.protocol)
+        result = self._in_worker(task) if self._workers else attempt_task(task, self.cohort, self.protocol)
         if result.status in (OUT_OF_TIME, OUT_OF_MEMORY):
             note = f"not tried, because split {task.split} was {result.status}"
             self._gave_up.setdefault(task.name, Result(result.status, notes=[note]))
         return task, result
 
-    def _in_child(self, task: Task) -> Result:
-        child = self._idle.get()
+    def _in_worker(self, task: Task) -> Result:
+        worker = self._idle.get()
         try:
-            status, result = child.call(_attempt_from_file, task, self._path, self.protocol)
+            status, result = worker.call(_attempt_from_file, task, self._path, self.protocol)
         finally:
-            self._idle.put(child)
+            self._idle.put(worker)
         return result if status == OK else Result(status)
 
 
 def attempt_task(task: Task, cohort: Cohort, protocol: Protocol) -> Result:
-    if task.thin is None:
+    if task.max_points is None:
         return attempt(task.method, cohort, task.train, task.test, protocol)
     chosen = np.concatenate([task.train, task.test])
-    groups = None if cohort.groups is None else [cohort.groups[place] for place in chosen]
-    few_points = cohort.D[chosen].with_mass().subsample(task.thin, random_state=0)
+    groups = None if cohort.groups is None else [cohort.groups[d] for d in chosen]
+    few_points = cohort.D[chosen].with_mass().subsample(task.max_points, random_state=0)
     few = Cohort(few_points, cohort.labels[chosen], cohort.classes, groups)
-    places = np.arange(chosen.size)
-    return attempt(task.method, few, places[: task.train.size], places[task.train.size :], protocol)
+    train, test = np.split(np.arange(chosen.size), [task.train.size])
+    return attempt(task.method, few, train, test, protocol)
 
 
 def _attempt_from_file(task: Task, path: str, protocol: Protocol) -> Result:

@@ -1,4 +1,4 @@
-"""Does one method help on these data, against everything else one would try, and how sure is that?"""
+"""compare: methods on the same splits, each fitted on the training part and scored on the test part."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tqdm import tqdm
 
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
-from ..supervision.splits import as_splits, check_splits, group_list, shuffled
-from ._kept import Kept, check_describable, fingerprint, key_of
+from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
+from ._cache import ResultCache
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result
 from ._workers import Task, Workers, check_limits
 from .results import Comparison
 
 # A rehearsal takes so many training distributions of each class, and so many points of each.
-_FEW, _FEW_POINTS = 3, 30
+_REHEARSAL_SIZE, _REHEARSAL_POINTS = 3, 30
 
 
 def compare(
@@ -27,10 +27,10 @@ def compare(
     D: Any,
     y: Any,
     *,
-    splits: Any = None,
+    cv: Any = None,
     groups: Any = None,
-    k: int = 5,
-    k_points: int = 100,
+    n_neighbors: int = 5,
+    n_point_neighbors: int = 100,
     weights: str = "distance",
     class_weight: str | None = None,
     points: bool = True,
@@ -46,41 +46,61 @@ def compare(
     """Fit every method on the training part of every split, and score it on the test part.
 
     Everything that a method fits (gene choice, scaling, learning, tuning) sees the training part only. Methods that
-    have `predict_proba` are asked for it; of others, the k nearest training distributions vote. At point level, the
-    k_points nearest training points vote, each with the label of its distribution; points of no mass are left out.
+    have `predict_proba` are asked for it; of others, the nearest training distributions vote. At point level, the
+    nearest training points vote, each with the label of its distribution; points of no mass are left out.
 
-    Bad input is said before the long work: parameters and splits are checked, and every method is rehearsed on a few
+    Bad input raises before the long work: parameters and splits are checked, and every method is rehearsed on a few
     points. One that fails there and then on the first split as well cannot run on these data, and is an error. A
     method that fails later, or runs out of time or memory, is reported as such, and the others go on.
 
     Parameters
     ----------
-    methods : dict of name to estimator with ``fit(D, y)`` and ``distances(A, B)`` or ``predict_proba(D)``; with
-        ``point_distances(x, y)`` also at point level. One that has ``takes_groups = True`` is fitted with
+    methods : dict of str to estimator
+        An estimator has ``fit(D, y)`` and ``distances(A, B)`` or ``predict_proba(D)``; with ``point_distances(x, y)``
+        it is also scored at point level. One that has ``takes_groups = True`` is fitted with
         ``fit(D, y, groups=...)``, the outer groups of its training part. The first is the reference that others are
         compared with.
     D : Distributions
-    y : labels, one per distribution; these and groups go by name where they carry names
-    splits : list of (train, test), or a splitter of scikit-learn; None: ``shuffled(y, groups=groups, random_state=0)``
-    groups : outer group of each distribution (the patient of a sample): never on both sides of a split
-    k, k_points : neighbours that vote among distributions and among points; all where there are fewer
-    weights : {"distance", "uniform"}
-    class_weight : {None, "balanced"}; "balanced" divides votes by how often their class occurs in the training part
-    points : whether to score points too
-    max_points : of more points in a training or test part, so many are drawn for the scores of points
-    clustering : None, "test" (cluster the test part of each split) or "all" (as the paper: everybody, those that were
-        learned from included)
-    only : annotation to value: points that are clustered, e.g. ``{"mode": "centre"}``
-    n_jobs : methods and splits at the same time, in processes of their own; None means one, -1 one per core
-    time_limit : seconds that a method may take on a split; beyond: "OOT"
-    memory_limit : megabytes that a method may allocate on a split; beyond: "OOM". Linux only.
-    resume : folder where finished results are kept; what is there already, for the same data, splits and parameters,
-        is not done again
-    verbose : 1 shows a progress bar where there is a terminal
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels; these and `groups` go by name where they carry names.
+    cv : int, list of (train, test), scikit-learn splitter or None, default=None
+        An int is a number of folds: ``folds(y, groups=groups, n_splits=cv, random_state=0)``. None is
+        ``shuffled(y, groups=groups, random_state=0)``.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample): never on both sides of a split.
+    n_neighbors : int, default=5
+        Distributions that vote; all where there are fewer.
+    n_point_neighbors : int, default=100
+        Points that vote; all where there are fewer.
+    weights : {"distance", "uniform"}, default="distance"
+        Votes count by one over the distance, or equally.
+    class_weight : {None, "balanced"}, default=None
+        "balanced" divides votes by how often their class occurs in the training part.
+    points : bool, default=True
+        Whether points are scored too.
+    max_points : int or None, default=None
+        Of more points in a training or test part, so many are drawn for the scores of points.
+    clustering : {None, "test", "all"}, default=None
+        "test" clusters the test part of each split, "all" everybody, those that were learned from included (as the
+        paper does).
+    only : dict of str to value or None, default=None
+        Annotation to value: the points that are clustered, e.g. ``{"mode": "centre"}``.
+    n_jobs : int or None, default=None
+        Methods and splits that run at the same time, each in a process of its own; None means one, -1 one per core.
+    time_limit : float or None, default=None
+        Seconds that a method may take on a split; beyond: "OOT".
+    memory_limit : float or None, default=None
+        Megabytes that a method may allocate on a split; beyond: "OOM". Linux only.
+    resume : path-like or None, default=None
+        Folder of finished results; what is there already, for the same data, splits and parameters, is not run again.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
 
     Returns
     -------
     Comparison
+        Scores with intervals, paired differences and predictions of every method.
 
     Examples
     --------
@@ -89,28 +109,30 @@ def compare(
     >>> from groundmetric.baselines import Euclidean
     >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
     >>> methods = {"learned": gm.GroundMetricLearner(max_epochs=10, random_state=0), "Euclidean": Euclidean()}
-    >>> found = evaluation.compare(methods, D, y, splits=evaluation.folds(y, random_state=0), points=False)
+    >>> found = evaluation.compare(methods, D, y, cv=evaluation.folds(y, random_state=0), points=False)
     >>> bool(found.difference("learned", "Euclidean").low > 0)
     True
     """
     D = as_distributions(D)
     labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
     _check_methods(methods)
-    if splits is None:
-        splits = shuffled(labels, groups=groups, random_state=0)
-    splits = as_splits(splits, labels, groups, D.roll)
+    splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.roll)
     check_splits(splits, labels, groups)
-    protocol = Protocol(k, k_points, weights, points, max_points, clustering, only, class_weight)
+    protocol = Protocol(n_neighbors, n_point_neighbors, weights, points, max_points, clustering, only, class_weight)
     protocol.check(D)
     check_limits(time_limit, memory_limit)
     cohort = Cohort(D, labels, np.unique(labels), groups)
-    notes = _capped(cohort, splits, protocol)
+    notes = _too_few_voters(cohort, splits, protocol)
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
 
-    kept = _Memory(resume, cohort, protocol, methods, time_limit, memory_limit)
+    cache = ResultCache(resume, cohort, protocol, methods, time_limit, memory_limit)
     tasks = [Task(name, at, methods[name], *split) for at, split in enumerate(splits) for name in methods]
-    done = {(task.name, task.split): result for task in tasks if (result := kept.get(task)) is not None}
+    done = {
+        (task.name, task.split): result
+        for task in tasks
+        if (result := cache.get(task.method, task.train, task.test)) is not None
+    }
     limits: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit, "memory_limit": memory_limit}
     with (
         Workers(cohort, protocol, **limits) as workers,
@@ -119,7 +141,7 @@ def compare(
 
         def finish(task: Task, result: Result) -> None:
             done[task.name, task.split] = result
-            kept.put(task, result)
+            cache.put(task.method, task.train, task.test, result)
             bar.set_postfix(last=f"{task.name}, split {task.split}", refresh=False)
             bar.update()
 
@@ -130,6 +152,15 @@ def compare(
             finish(task, result)
     results = {name: [done[name, at] for at in range(len(splits))] for name in methods}
     return Comparison(D.names, labels.tolist(), cohort.classes.tolist(), splits, results, protocol, groups, notes)
+
+
+def _splitter(cv: Any, labels: np.ndarray, groups: list | None) -> Any:
+    """What `as_splits` takes, from a number of folds or None as well."""
+    if cv is None:
+        return shuffled(labels, groups=groups, random_state=0)
+    if isinstance(cv, int | np.integer):
+        return folds(labels, groups=groups, n_splits=int(cv), random_state=0)
+    return cv
 
 
 def _check_methods(methods: Mapping[str, Any]) -> None:
@@ -144,15 +175,21 @@ def _check_methods(methods: Mapping[str, Any]) -> None:
             raise ValueError(f"method {name!r} ({type(method).__name__}) has neither `distances` nor `predict_proba`")
 
 
-def _capped(cohort: Cohort, splits: list, protocol: Protocol) -> list[str]:
-    """Where there are fewer training items than should vote."""
+def _too_few_voters(cohort: Cohort, splits: list[Split], protocol: Protocol) -> list[str]:
+    """A note for each level at which a training part has fewer items than should vote."""
     notes = []
     least = min(train.size for train, _ in splits)
-    if least < protocol.k:
-        notes.append(f"k is {protocol.k}, but a training part has only {least} distributions: all of them vote")
+    if least < protocol.n_neighbors:
+        notes.append(
+            f"n_neighbors is {protocol.n_neighbors}, but a training part has only {least} distributions: all of them "
+            "vote"
+        )
     least = min(int(cohort.D.sizes[train].sum()) for train, _ in splits)
-    if protocol.points and least < protocol.k_points:
-        notes.append(f"k_points is {protocol.k_points}, but a training part has only {least} points: all of them vote")
+    if protocol.points and least < protocol.n_point_neighbors:
+        notes.append(
+            f"n_point_neighbors is {protocol.n_point_neighbors}, but a training part has only {least} points: all of "
+            "them vote"
+        )
     return notes
 
 
@@ -162,8 +199,10 @@ def _rehearse(tasks: list[Task], done: Mapping, workers: Workers, labels: np.nda
     rehearsals = []
     for task in tasks:
         if task.split == 0 and task.name not in finished:
-            own = (task.train[labels[task.train] == label][:_FEW] for label in np.unique(labels[task.train]))
-            rehearsals.append(Task(task.name, 0, task.method, np.concatenate(list(own)), task.test[:2], _FEW_POINTS))
+            own = (task.train[labels[task.train] == label][:_REHEARSAL_SIZE] for label in np.unique(labels[task.train]))
+            rehearsals.append(
+                Task(task.name, 0, task.method, np.concatenate(list(own)), task.test[:2], _REHEARSAL_POINTS)
+            )
     return [task.name for task, result in workers.run(rehearsals) if _failed(result)]
 
 
@@ -173,38 +212,9 @@ def _confirm(doubtful: list[str], tasks: list[Task], workers: Workers) -> list[t
     answers = list(workers.run(firsts))
     wrong = [f"{task.name!r}: {result.status}" for task, result in answers if _failed(result)]
     if wrong:
-        raise ValueError(f"these methods cannot run on these data; mend them or leave them out: {'; '.join(wrong)}")
+        raise ValueError(f"these methods cannot run on these data; correct them or leave them out: {'; '.join(wrong)}")
     return answers
 
 
 def _failed(result: Result) -> bool:
     return result.status not in (OK, OUT_OF_TIME, OUT_OF_MEMORY)
-
-
-class _Memory:
-    """Results of earlier runs, where a folder is given to keep them."""
-
-    def __init__(
-        self,
-        folder: str | os.PathLike | None,
-        cohort: Cohort,
-        protocol: Protocol,
-        methods: Mapping[str, Any],
-        *limits: float | None,
-    ) -> None:
-        self._kept = None if folder is None else Kept(folder)
-        self._limits = limits
-        if self._kept is not None:
-            for name, method in methods.items():
-                check_describable(name, method)
-            self._data = fingerprint(cohort, protocol)
-
-    def get(self, task: Task) -> Result | None:
-        return None if self._kept is None else self._kept.get(self._key(task), *self._limits)
-
-    def put(self, task: Task, result: Result) -> None:
-        if self._kept is not None:
-            self._kept.put(self._key(task), result, *self._limits)
-
-    def _key(self, task: Task) -> str:
-        return key_of(task.method, task.train, task.test, self._data)

@@ -1,4 +1,4 @@
-"""Permutation test: the whole procedure again under exchangeable labels, many times."""
+"""Permutation test: the score of a method against its scores with labels exchanged."""
 
 from __future__ import annotations
 
@@ -18,111 +18,8 @@ from tqdm import tqdm
 from .._internal.validation import check_labels, check_number
 from ..distributions import as_distributions
 from ..supervision.splits import check_splits, group_list, number_groups
-from ._procedure import Fixed, Procedure, SharedProcedure, splitting_by
-from ._run import Protocol, heard
+from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .scores import SCORES
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Labels that are exchangeable if there is nothing to learn.
-
-    Attributes
-    ----------
-    units : unit of each distribution; the distributions of a unit share its label
-    labels : class of each unit, as a number
-    alike : lists of blocks of units, as arrays of places
-        Labels are exchanged within each block, and all labels of a block with those of another in the same list, which
-        has the same size.
-    what : in words
-    """
-
-    units: np.ndarray
-    labels: np.ndarray
-    alike: list[list[np.ndarray]]
-    what: str
-
-    def draw(self, random: np.random.RandomState) -> np.ndarray:
-        """Classes of the distributions after a random exchange."""
-        labels = self.labels.copy()
-        for blocks in self.alike:
-            for block, source in zip(blocks, random.permutation(len(blocks)), strict=True):
-                labels[block] = random.permutation(self.labels[blocks[source]])
-        return labels[self.units]
-
-    @property
-    def arrangements(self) -> int:
-        """How many different ones there are, that of the data included."""
-        total = 1
-        for blocks in self.alike:
-            contents = [tuple(sorted(self.labels[block].tolist())) for block in blocks]
-            total *= _orders(contents) * math.prod(_orders(content) for content in contents)
-        return total
-
-
-def exchangeable(codes: np.ndarray, groups: Any = None, strata: Any = None) -> Exchange:
-    """What may be exchanged, from outer groups and strata.
-
-    - Without groups: labels of distributions.
-    - Every group has one label (a patient with several samples): labels of whole groups.
-    - Groups hold several labels (a donor, treated or not): labels of distributions within their group; and where
-      groups differ in what they hold (some patients have changed, others not), also all labels of a group with those
-      of another of the same size.
-
-    All of this within strata where given.
-    """
-    members, layers = number_groups(groups, codes.size), _number_strata(strata, codes.size)
-    within = "" if strata is None else " within strata"
-    each = np.arange(codes.size)
-    if members is None:
-        return _checked(Exchange(each, codes, [[block] for block in _blocks(layers)], f"distributions{within}"))
-    first = np.array([block[0] for block in _blocks(members)])
-    divided = np.flatnonzero(layers != layers[first][members])
-    if divided.size:
-        name = list(groups)[divided[0]]
-        raise ValueError(
-            f"group {name!r} is in several strata: labels are exchanged group by group, give it one stratum"
-        )
-    if np.all(codes == codes[first][members]):
-        alike = [[block] for block in _blocks(layers[first])]
-        return _checked(Exchange(members, codes[first], alike, f"groups{within}"))
-    by_size: dict[tuple, list[np.ndarray]] = {}
-    for block in _blocks(members):
-        by_size.setdefault((block.size, layers[block[0]]), []).append(block)
-    differ = any(len({tuple(sorted(codes[block])) for block in blocks}) > 1 for blocks in by_size.values())
-    what = "distributions within groups" + (" and groups of one size" if differ else "")
-    return _checked(Exchange(each, codes, list(by_size.values()), what + within))
-
-
-def _blocks(numbers: np.ndarray) -> list[np.ndarray]:
-    return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
-
-
-def _orders(items: Iterable[Hashable]) -> int:
-    """In how many different orders these can stand."""
-    total, left = 1, 0
-    for count in Counter(items).values():
-        left += count
-        total *= math.comb(left, count)
-    return total
-
-
-def _number_strata(strata: Any, size: int) -> np.ndarray:
-    try:
-        numbered = number_groups(strata, size)
-    except ValueError as error:
-        raise ValueError(str(error).replace("groups", "strata", 1)) from None
-    return np.zeros(size, np.intp) if numbered is None else numbered
-
-
-def _checked(exchange: Exchange) -> Exchange:
-    if exchange.arrangements < 2:
-        raise ValueError(
-            f"there is nothing to exchange: labels would be permuted among {exchange.what}, and each of these sets has "
-            "one class; leave out or coarsen the strata or groups"
-        )
-    return exchange
-
 
 # Null values this close to the statistic are ties, which count against it.
 _TIE = 1e-9
@@ -130,17 +27,24 @@ _TIE = 1e-9
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """The score of a method, and what it would be if labels meant nothing.
+    """Score of a method, and its scores with labels exchanged.
 
     Attributes
     ----------
-    statistic : the score
-    null : scores with labels exchanged; NaN where the method failed, which counts as a hit
-    p : (1 + hits) / (1 + permutations); a hit is a null score as high as the statistic or higher
-    score : name of the score
-    exchanged : what labels were permuted among
-    arrangements : how many different ones there are; p cannot get below one over their number
-    seconds : mean time of one arrangement, fits and predictions on all splits
+    statistic : float
+        The score with the data's own labels.
+    null : array of shape (n_permutations,)
+        Scores with labels exchanged; NaN where the method failed, which counts as a hit.
+    p : float
+        (1 + hits) / (1 + permutations); a hit is a null score as high as the statistic or higher.
+    score : str
+        Name of the score.
+    exchanged : str
+        What labels were permuted among.
+    arrangements : int
+        Number of different arrangements of the labels; p cannot get below one over it.
+    seconds : float
+        Mean time of one arrangement, fits and predictions on all splits.
     """
 
     statistic: float
@@ -153,6 +57,7 @@ class PermutationTest:
 
     @property
     def failed(self) -> int:
+        """Number of arrangements in which the method failed."""
         return int(np.isnan(self.null).sum())
 
     def __repr__(self) -> str:
@@ -162,7 +67,13 @@ class PermutationTest:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that JSON can hold."""
+        """The test as plain data that JSON can hold.
+
+        Returns
+        -------
+        dict
+            All attributes by name; None in place of NaN.
+        """
         null = [None if np.isnan(value) else float(value) for value in self.null]
         fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed")
         return {**{name: getattr(self, name) for name in fields}, "null": null}
@@ -173,19 +84,19 @@ def permutation_test(
     D: Any,
     y: Any,
     *,
-    splits: Any = None,
+    cv: Any = None,
     groups: Any = None,
     strata: Any = None,
     n_permutations: int = 199,
     score: str = "balanced_accuracy",
-    k: int = 5,
+    n_neighbors: int = 5,
     weights: str = "distance",
     class_weight: str | None = None,
     n_jobs: int | None = None,
     random_state: Any = None,
     verbose: int = 0,
 ) -> PermutationTest:
-    """Test whether a method predicts labels better than it could if they had nothing to do with the data.
+    """Test whether a method predicts labels better than it could if labels had nothing to do with the data.
 
     Labels are exchanged, and everything is done again: splitting, fitting, predicting. The data's own labels go through
     exactly the same, so that under the null hypothesis their score ranks anywhere among the others with equal chance,
@@ -203,28 +114,49 @@ def permutation_test(
 
     Parameters
     ----------
-    method : estimator, as in `compare`
+    method : estimator
+        As in `compare`.
     D : Distributions
-    y : labels, one per distribution; these, groups and strata go by name where they carry names
-    splits : number of folds, a function of labels to a list of (train, test), or a splitter of scikit-learn: made anew
-        for every arrangement. Or a list of (train, test), kept for all: it must not have been made from `y`, as by
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels; these, groups and strata go by name where they carry names.
+    cv : int, callable, scikit-learn splitter, list of (train, test) or None, default=None
+        Number of folds, a function of labels to a list of (train, test), or a splitter: made anew for every
+        arrangement. Or a list of (train, test), the same for all: it must not have been made from `y`, as by
         leave_one_out, else the stratification gives the data's own labels an advantage. None: 5 folds, or as many as
         the smallest class allows.
-    groups : outer group of each distribution: never on both sides of a split
-    strata : labels are exchanged only within these (centre, batch, sex)
-    n_permutations : int
-    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc"}
-    k, weights, class_weight : neighbours that vote, and how; see `compare`
-    n_jobs : arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual)
-    random_state : int, RandomState or None
-    verbose : 1 shows a progress bar where there is a terminal
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution: never on both sides of a split.
+    strata : array-like of shape (n_distributions,) or None, default=None
+        Labels are exchanged only within these (centre, batch, sex).
+    n_permutations : int, default=199
+        Number of exchanges of the labels.
+    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc"}, default="balanced_accuracy"
+        What is tested.
+    n_neighbors : int, default=5
+        Distributions that vote, as in `compare`.
+    weights : {"distance", "uniform"}, default="distance"
+        Weight of a vote, as in `compare`.
+    class_weight : {None, "balanced"}, default=None
+        As in `compare`.
+    n_jobs : int or None, default=None
+        Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual).
+    random_state : int, RandomState or None, default=None
+        Seed of the exchanges and of the folds.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
+
+    Returns
+    -------
+    PermutationTest
+        The score, its null distribution and the p-value.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=3, offsets=(1.5, 7.5, 13.5, 19.5), random_state=0)
     >>> learner = gm.GroundMetricLearner(max_epochs=3, random_state=0)
-    >>> gm.evaluation.permutation_test(learner, D, y, splits=2, n_permutations=19, random_state=0).p
+    >>> gm.evaluation.permutation_test(learner, D, y, cv=2, n_permutations=19, random_state=0).p
     0.05
     """
     D = as_distributions(D)
@@ -233,18 +165,18 @@ def permutation_test(
     check_number("n_permutations", n_permutations, low=1, whole=True)
     if score not in SCORES:
         raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
-    protocol = Protocol(k=k, weights=weights, points=False, class_weight=class_weight)
+    protocol = Protocol(n_neighbors=n_neighbors, weights=weights, points=False, class_weight=class_weight)
     protocol.check(D)
     classes, codes = np.unique(labels, return_inverse=True)
     exchange = exchangeable(codes, groups, strata)
     _warn_of_few(exchange)
     random = check_random_state(random_state)
     shareable = not getattr(method, "uses_labels", True)
-    splitting = splitting_by(splits, classes, codes, groups, random.randint(2**31), shareable, D.roll)
-    if not shareable or not isinstance(splits, int | np.integer | None):  # neighbours vote without examples of a class
+    splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.roll)
+    if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
         check_splits(splitting(codes), labels, groups)
     procedure: Procedure = Procedure(method, D, classes, groups, splitting, protocol, score)
-    if shareable and isinstance(splitting, Fixed):
+    if shareable and isinstance(splitting, FixedSplits):
         procedure = SharedProcedure.of(procedure)
 
     statistic, seconds = _timed(procedure, codes)  # first and here, so that an error is seen at once
@@ -258,16 +190,16 @@ def permutation_test(
         null=null,
         p=(1 + hits) / (1 + n_permutations),
         score=score,
-        exchanged=exchange.what,
+        exchanged=exchange.among,
         arrangements=exchange.arrangements,
         seconds=float(np.nanmean([seconds, *spent])),
     )
 
 
-def _warn_of_few(exchange: Exchange) -> None:
+def _warn_of_few(exchange: Exchangeability) -> None:
     if exchange.arrangements < 20:
         warnings.warn(
-            f"there are only {exchange.arrangements} arrangements of labels among {exchange.what}: no p-value below "
+            f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: no p-value below "
             f"{1 / exchange.arrangements:.2g} is possible",
             UserWarning,
             stacklevel=3,
@@ -278,7 +210,7 @@ def _null_scores(
     procedure: Procedure, drawn: np.ndarray, codes: np.ndarray, statistic: float, n_jobs: int | None, verbose: int
 ) -> tuple[np.ndarray, list[float]]:
     """The score of every drawn arrangement, and how long each different one took."""
-    distinct, place = np.unique(drawn, axis=0, return_inverse=True)
+    distinct, index = np.unique(drawn, axis=0, return_inverse=True)
     known = np.all(distinct == codes, axis=1)  # the data's own labels, drawn by chance
     with tqdm(
         total=int(np.sum(~known)), desc="permuting", unit="arrangement", disable=None if verbose else True, leave=False
@@ -290,12 +222,12 @@ def _null_scores(
             bar.update()
     scores = np.full(len(distinct), statistic)
     scores[~known] = [score for score, _ in answers]
-    return scores[place.ravel()], [seconds for _, seconds in answers]
+    return scores[index.ravel()], [seconds for _, seconds in answers]
 
 
 def _timed(procedure: Procedure, codes: np.ndarray) -> tuple[float, float]:
     start = time.perf_counter()
-    with heard():
+    with recorded_warnings():
         value = procedure(codes)
     return value, time.perf_counter() - start
 
@@ -308,3 +240,104 @@ def _attempted(procedure: Procedure, codes: np.ndarray) -> tuple[float, float]:
         raise
     except Exception:
         return np.nan, np.nan
+
+
+@dataclass(frozen=True)
+class Exchangeability:
+    """Labels that are exchangeable if there is nothing to learn.
+
+    Attributes
+    ----------
+    units : array of shape (n_distributions,)
+        Unit of each distribution; the distributions of a unit share its label.
+    labels : array of shape (n_units,)
+        Class of each unit, as a number.
+    blocks : list of list of array
+        Lists of blocks of units. Labels are exchanged within each block, and all labels of a block with those of
+        another in the same list, which has the same size.
+    among : str
+        What labels are exchanged among, in words.
+    """
+
+    units: np.ndarray
+    labels: np.ndarray
+    blocks: list[list[np.ndarray]]
+    among: str
+
+    def draw(self, random: np.random.RandomState) -> np.ndarray:
+        """Classes of the distributions after a random exchange."""
+        labels = self.labels.copy()
+        for blocks in self.blocks:
+            for block, source in zip(blocks, random.permutation(len(blocks)), strict=True):
+                labels[block] = random.permutation(self.labels[blocks[source]])
+        return labels[self.units]
+
+    @property
+    def arrangements(self) -> int:
+        """Number of different arrangements of the labels, that of the data included."""
+        total = 1
+        for blocks in self.blocks:
+            contents = [tuple(sorted(self.labels[block].tolist())) for block in blocks]
+            total *= _orders(contents) * math.prod(_orders(content) for content in contents)
+        return total
+
+
+def exchangeable(codes: np.ndarray, groups: Any = None, strata: Any = None) -> Exchangeability:
+    """Which labels may be exchanged, given outer groups and strata.
+
+    - Without groups: labels of distributions.
+    - Every group has one label (a patient with several samples): labels of whole groups.
+    - Groups hold several labels (a donor, treated or not): labels of distributions within their group; and where
+      groups differ in what they hold (some patients have changed, others not), also all labels of a group with those
+      of another of the same size.
+
+    All of this within strata where given.
+    """
+    members, stratum = number_groups(groups, codes.size), _number_strata(strata, codes.size)
+    within = "" if strata is None else " within strata"
+    each = np.arange(codes.size)
+    if members is None:
+        return _checked(Exchangeability(each, codes, [[block] for block in _blocks(stratum)], f"distributions{within}"))
+    first = np.array([block[0] for block in _blocks(members)])
+    divided = np.flatnonzero(stratum != stratum[first][members])
+    if divided.size:
+        name = list(groups)[divided[0]]
+        raise ValueError(
+            f"group {name!r} is in several strata: labels are exchanged group by group, give it one stratum"
+        )
+    if np.all(codes == codes[first][members]):
+        blocks = [[block] for block in _blocks(stratum[first])]
+        return _checked(Exchangeability(members, codes[first], blocks, f"groups{within}"))
+    by_size: dict[tuple, list[np.ndarray]] = {}
+    for block in _blocks(members):
+        by_size.setdefault((block.size, stratum[block[0]]), []).append(block)
+    differ = any(len({tuple(sorted(codes[block])) for block in blocks}) > 1 for blocks in by_size.values())
+    among = "distributions within groups" + (" and groups of one size" if differ else "")
+    return _checked(Exchangeability(each, codes, list(by_size.values()), among + within))
+
+
+def _blocks(numbers: np.ndarray) -> list[np.ndarray]:
+    return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+
+
+def _orders(items: Iterable[Hashable]) -> int:
+    """Number of different orders of these items."""
+    total, left = 1, 0
+    for count in Counter(items).values():
+        left += count
+        total *= math.comb(left, count)
+    return total
+
+
+def _number_strata(strata: Any, size: int) -> np.ndarray:
+    numbered = number_groups(strata, size, "strata")
+    return np.zeros(size, np.intp) if numbered is None else numbered
+
+
+def _checked(exchange: Exchangeability) -> Exchangeability:
+    if exchange.arrangements < 2:
+        raise ValueError(
+            f"there is nothing to exchange: labels would be permuted among {exchange.among}, and each of these sets "
+            "has one class; leave out or coarsen the strata or groups"
+        )
+    return exchange

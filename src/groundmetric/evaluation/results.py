@@ -1,15 +1,19 @@
-"""What a comparison found: scores with intervals, paired comparisons, predictions, and ways to keep them."""
+"""Result of a comparison: scores with intervals, paired differences, predictions; as Markdown, CSV and plain data."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._internal import files
+from .._internal.tables import markdown as markdown_table
 from ..supervision.splits import Split, number_groups, rounds_of
+from ._cache import without_nan
 from ._run import OK, Protocol, Result, pooled, split_scores
 from .scores import CLUSTERING, SCORES, encode
 from .statistics import (
@@ -25,6 +29,13 @@ from .statistics import (
 )
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
+_TITLES = {
+    "distributions": "Distributions",
+    "points": "Points",
+    "clusters": "Clusters of distributions",
+    "point clusters": "Clusters of points",
+}
+_NAMES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "adjusted_rand": "adjusted Rand", "n_clusters": "clusters"}
 
 
 @dataclass(repr=False)
@@ -37,12 +48,32 @@ class Comparison:
 
     Attributes
     ----------
-    names, labels, groups : of the distributions
-    classes : list, in the order of the columns of probabilities
+    names : list
+        Names of the distributions.
+    labels : list
+        Their labels.
+    classes : list
+        Labels in the order of the columns of probabilities.
     splits : list of (train, test)
-    results : method to a list of results, one per split; `status` says what failed
+        Indices of the distributions on both sides of each split.
+    results : dict of str to list of Result
+        Method to its results, one per split; `Result.status` says what failed.
     protocol : Protocol
-    notes : what should be known when reading the scores
+        How methods were judged: the parameters of `compare`.
+    groups : list or None
+        Outer groups of the distributions.
+    notes : list of str
+        What should be known when reading the scores.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> found = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
+    >>> found
+    Comparison(Euclidean; 3 splits of 30 distributions)
+    >>> found.status("Euclidean"), found.levels
+    ('ok', ['distributions'])
     """
 
     names: list
@@ -59,6 +90,7 @@ class Comparison:
 
     @property
     def methods(self) -> list[str]:
+        """Names of the methods, the reference first."""
         return list(self.results)
 
     @property
@@ -73,7 +105,18 @@ class Comparison:
         return rounds_of(self.splits, len(self.labels))
 
     def status(self, method: str) -> str:
-        """ "ok", or what went wrong in how many of the splits."""
+        """Outcome of a method.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+
+        Returns
+        -------
+        str
+            "ok", or what went wrong in how many of the splits.
+        """
         wrong = [result.status for result in self.results[method] if result.status != OK]
         if not wrong:
             return OK
@@ -83,12 +126,39 @@ class Comparison:
         return "; ".join(f"{status} in {count} of {len(self.splits)} splits" for status, count in counts.items())
 
     def scores(self, score: str = "balanced_accuracy", level: str = "distributions") -> dict[str, np.ndarray]:
-        """Method to its score on every split; NaN where it failed or the score is not defined."""
+        """Scores of every method on every split.
+
+        Parameters
+        ----------
+        score : str, default="balanced_accuracy"
+            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
+        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
+            What is scored.
+
+        Returns
+        -------
+        dict of str to array of shape (n_splits,)
+            NaN where a method failed or the score is not defined.
+        """
         self._check(score, level)
         return {method: split_scores(results, score, level) for method, results in self.results.items()}
 
     def estimate(self, method: str, score: str = "balanced_accuracy", level: str = "distributions") -> Estimate:
-        """A method's score with its standard deviation over splits and its confidence interval."""
+        """Score of a method with its standard deviation over splits and its confidence interval.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+        score : str, default="balanced_accuracy"
+            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
+        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
+            What is scored.
+
+        Returns
+        -------
+        Estimate
+        """
         self._check(score, level, method)
         scores = split_scores(self.results[method], score, level)
         plain = corrected_t(scores, self._test_share)
@@ -104,7 +174,22 @@ class Comparison:
     def difference(
         self, one: str, other: str, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> Difference:
-        """How much better `one` is than `other`, on the splits where both ran, with its interval and p-value."""
+        """How much better one method is than another, on the splits where both ran.
+
+        Parameters
+        ----------
+        one, other : str
+            Names of the methods.
+        score : str, default="balanced_accuracy"
+            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
+        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
+            What is scored.
+
+        Returns
+        -------
+        Difference
+            With its interval and p-value.
+        """
         self._check(score, level, one, other)
         first, second = (split_scores(self.results[method], score, level) for method in (one, other))
         plain = paired_t(first, second, self._test_share)
@@ -121,7 +206,22 @@ class Comparison:
     def against(
         self, reference: str | None = None, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> dict[str, tuple[Difference, float]]:
-        """The reference (the first method unless named) against every other: its lead, and the p-value by Holm."""
+        """Differences of a reference to every other method.
+
+        Parameters
+        ----------
+        reference : str or None, default=None
+            Name of a method; None: the first.
+        score : str, default="balanced_accuracy"
+            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
+        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
+            What is scored.
+
+        Returns
+        -------
+        dict of str to (Difference, float)
+            Other method to the lead of the reference, and its p-value adjusted by Holm.
+        """
         reference = self.methods[0] if reference is None else reference
         others = [method for method in self.methods if method != reference]
         found = [self.difference(reference, other, score, level) for other in others]
@@ -129,9 +229,18 @@ class Comparison:
         return {other: (difference, float(p)) for other, difference, p in zip(others, found, adjusted, strict=True)}
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
-        """Mean probabilities of each distribution over the splits that tested it, and the class they point to.
+        """Mean probabilities of each distribution over the splits that tested it, and the most probable class.
 
-        `tested` counts these splits; where it is 0, probabilities are NaN and `predicted` is None.
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+
+        Returns
+        -------
+        dict of str to array
+            "probabilities" (n_distributions, n_classes), "predicted" and "tested", the number of these splits; where
+            that is 0, probabilities are NaN and `predicted` is None.
         """
         self._check("accuracy", "distributions", method)
         total, tested = np.zeros((len(self.labels), len(self.classes))), np.zeros(len(self.labels), int)
@@ -146,25 +255,53 @@ class Comparison:
         return {"probabilities": mean, "predicted": predicted, "tested": tested}
 
     def seconds(self, method: str) -> float:
-        """Mean time per split; NaN where none was finished."""
+        """Mean time per split.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+
+        Returns
+        -------
+        float
+            NaN where no split was finished.
+        """
         times = [sum(result.seconds.values()) for result in self.results[method] if result.status == OK]
         return float(np.mean(times)) if times else np.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data that JSON can hold; `from_dict` reads it."""
+        """The comparison as plain data that JSON can hold.
+
+        Returns
+        -------
+        dict
+            `from_dict` reads it.
+        """
         return {
             "names": [_plain(name) for name in self.names],
             "labels": [_plain(label) for label in self.labels],
             "classes": [_plain(label) for label in self.classes],
             "groups": None if self.groups is None else [_plain(group) for group in self.groups],
             "splits": [[train.tolist(), test.tolist()] for train, test in self.splits],
-            "results": {name: [_without_nan(r.to_dict()) for r in rows] for name, rows in self.results.items()},
+            "results": {name: [without_nan(r.to_dict()) for r in rows] for name, rows in self.results.items()},
             "protocol": asdict(self.protocol),
             "notes": list(self.notes),
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Comparison:
+        """The comparison that `to_dict` has written.
+
+        Parameters
+        ----------
+        content : dict
+            From `to_dict`.
+
+        Returns
+        -------
+        Comparison
+        """
         content = dict(content)
         content["splits"] = [(np.array(train), np.array(test)) for train, test in content["splits"]]
         content["results"] = {
@@ -175,16 +312,31 @@ class Comparison:
         return cls(**content)
 
     def to_markdown(self, reference: str | None = None, score: str = "balanced_accuracy") -> str:
-        """Tables of all scores, and of the reference (the first method unless named) against every other."""
-        from .tables import markdown
+        """Tables of all scores, and of the reference against every other method.
 
-        return markdown(self, reference, score)
+        Parameters
+        ----------
+        reference : str or None, default=None
+            Name of a method; None: the first.
+        score : str, default="balanced_accuracy"
+            What the paired tables compare.
+
+        Returns
+        -------
+        str
+            Markdown.
+        """
+        return _markdown(self, reference, score)
 
     def to_csv(self, path: str | Path) -> None:
-        """A row per method and split, a column per score; an older table of this kind is replaced, no other file is."""
-        from .tables import write_csv
+        """Write a row per method and split, a column per score.
 
-        write_csv(self, path)
+        Parameters
+        ----------
+        path : path-like
+            An older table of this kind is replaced, no other file is.
+        """
+        _write_csv(self, path)
 
     def _check(self, score: str, level: str, *methods: str) -> None:
         if level not in LEVELS:
@@ -232,17 +384,110 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: null stands for it."""
-    if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
 def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     return {
         level: {name: np.nan if value is None else value for name, value in row.items()}
         for level, row in scores.items()
     }
+
+
+def _markdown(comparison: Comparison, reference: str | None, score: str) -> str:
+    """A table per level, the paired comparisons, and what should be known to read them."""
+    parts = []
+    for level in comparison.levels or ["distributions"]:  # a table of failures, where all failed
+        parts.append(f"## {_TITLES[level]}\n\n{_level_table(comparison, level)}")
+        if level in ("distributions", "points") and len(comparison.methods) > 1:
+            parts.append(_paired_table(comparison, reference, score, level))
+    notes = [*_how_to_read(comparison), *comparison.notes, *_failures(comparison)]
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
+
+
+def _write_csv(comparison: Comparison, path: str | Path) -> None:
+    columns = [(level, score) for level in comparison.levels for score in LEVELS[level]]
+    head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
+    rows = []
+    for method, results in comparison.results.items():
+        for split, (result, (train, test)) in enumerate(zip(results, comparison.splits, strict=True)):
+            values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
+            about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
+            rows.append([*about, *values])
+    files.write_csv(path, head, rows)
+
+
+def _level_table(comparison: Comparison, level: str) -> str:
+    names = LEVELS[level]
+    rows = []
+    for method in comparison.methods:
+        cells = [_estimate(comparison.estimate(method, name, level)) for name in names]
+        if not any(result.status == OK for result in comparison.results[method]):
+            cells = [_short(comparison.status(method)), *[""] * (len(names) - 1)]
+        rows.append([method, *cells, _number(comparison.seconds(method), 1)])
+    return markdown_table(["method", *map(_name, names), "seconds per split"], rows)
+
+
+def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
+    reference = comparison.methods[0] if reference is None else reference
+    rows = []
+    for other, (difference, adjusted) in comparison.against(reference, score, level).items():
+        rows.append([other, *_difference(difference), _p(difference.p), _p(adjusted)])
+    title = f"{reference} against each, {_name(score)} of {level}"
+    return f"### {title}\n\n" + markdown_table(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
+
+
+def _how_to_read(comparison: Comparison) -> Iterable[str]:
+    protocol = comparison.protocol
+    votes = "weighted by one over the distance" if protocol.weights == "distance" else "with equal votes"
+    yield f"k-NN {votes}, k = {protocol.n_neighbors} among distributions, {protocol.n_point_neighbors} among points"
+    if comparison.rounds is None:
+        yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95 % interval by the corrected resampled t]"
+    else:
+        units = "distributions" if comparison.groups is None else "outer groups"
+        yield (
+            f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits "
+            f"[95 % interval by the bootstrap over {units}]"
+        )
+    yield "an interval of no width says that nothing varied from split to split, not that the score is certain"
+
+
+def _failures(comparison: Comparison) -> Iterable[str]:
+    for method in comparison.methods:
+        status = comparison.status(method)
+        if status != OK:
+            yield f"{method}: {status}"
+        warned = dict.fromkeys(n for r in comparison.results[method] if r.status == OK for n in r.notes)
+        if warned:
+            yield f"{method} warned: {'; '.join(warned)}"
+
+
+def _name(score: str) -> str:
+    return _NAMES.get(score, score.replace("_", " "))
+
+
+def _estimate(estimate: Estimate) -> str:
+    if np.isnan(estimate.value):
+        return "–"
+    text = _number(estimate.value)
+    if np.isfinite(estimate.sd):
+        text += f" ± {estimate.sd:.2f}"
+    if np.isfinite(estimate.low):
+        text += f" [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return text
+
+
+def _difference(difference: Difference) -> tuple[str, str]:
+    if np.isnan(difference.value):
+        return "–", "–"
+    known = np.isfinite(difference.low)
+    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return "–" if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def _p(p: float) -> str:
+    return "–" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _short(status: Any) -> str:
+    return "error" if status.startswith("error") else status

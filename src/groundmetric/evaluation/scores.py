@@ -16,10 +16,11 @@ from .._internal.validation import check_labels, check_number, real_array, refus
 from ..distributions import Distributions
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc")
+CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information", "silhouette", "n_clusters")
 
 
-def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> dict[str, Any]:
-    """All four scores of predictions that are given as a probability per class; the largest is the prediction.
+def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> dict[str, float]:
+    """Scores of predictions that are given as a probability per class; the largest is the prediction.
 
     Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
     `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y` beside others.
@@ -27,12 +28,23 @@ def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> 
 
     Parameters
     ----------
-    y : labels, (n,); by name where these and `probabilities` carry names
-    probabilities : array of shape (n, n_classes)
-    classes : the label that each column of `probabilities` is for
-    weights : array of shape (..., n), optional
-        How often each item counts. With leading dimensions (bootstrap resamples), scores have these too.
+    y : array-like of shape (n,)
+        Labels; by name where these and `probabilities` carry names.
+    probabilities : array-like of shape (n, n_classes)
+        Probability of each class.
+    classes : array-like of shape (n_classes,)
+        The label that each column of `probabilities` is for.
+    weights : array-like of shape (n,) or None, default=None
+        How often each item counts; None: once.
 
+    Returns
+    -------
+    dict of str to float
+        "accuracy", "balanced_accuracy", "macro_f1" and "roc_auc".
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import scores
     >>> scores(["a", "b", "b"], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], ["a", "b"])["balanced_accuracy"]
     0.75
     """
@@ -43,8 +55,9 @@ def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> 
         raise ValueError(
             f"probabilities have shape {probabilities.shape} for {codes.size} items and {len(classes)} classes"
         )
-    found = score_codes(codes, probabilities, weights)
-    return found if np.ndim(weights) > 1 else {name: float(value) for name, value in found.items()}
+    if weights is not None and np.shape(weights) != (codes.size,):
+        raise ValueError(f"weights have shape {np.shape(weights)} for {codes.size} items: one is needed for each")
+    return {name: float(value) for name, value in score_codes(codes, probabilities, weights).items()}
 
 
 def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = None) -> dict[str, np.ndarray]:
@@ -113,9 +126,6 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return _ratio(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
 
-CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information", "silhouette", "n_clusters")
-
-
 def cluster_scores(
     distances: Any, y: Any, *, n_clusters: int | None = None, threshold: float | str | None = None
 ) -> dict[str, float]:
@@ -123,16 +133,24 @@ def cluster_scores(
 
     Parameters
     ----------
-    distances : array of shape (n, n)
-    y : labels; by name where both carry names
-    n_clusters : number of clusters; None: as many as there are classes, unless a threshold is given
-    threshold : clusters farther apart than this are not merged; "median": the median distance
+    distances : array-like of shape (n, n)
+        Distances among the items.
+    y : array-like of shape (n,)
+        Labels; by name where both carry names.
+    n_clusters : int or None, default=None
+        Number of clusters; None: as many as there are classes, unless a threshold is given.
+    threshold : float, "median" or None, default=None
+        Clusters farther apart than this are not merged; "median": the median distance.
 
     Returns
     -------
-    dict of mutual_information and variation_of_information (in nats), adjusted_rand, silhouette (of the *labels* on
-    the distances: it needs no clustering), n_clusters. NaN where there are fewer than two items or classes.
+    dict of str to float
+        "mutual_information" and "variation_of_information" (in nats), "adjusted_rand", "silhouette" (of the *labels*
+        on the distances: it needs no clustering), "n_clusters". NaN where there are fewer than two items or classes.
 
+    Examples
+    --------
+    >>> from groundmetric.evaluation import cluster_scores
     >>> cluster_scores([[0, 1, 9], [1, 0, 9], [9, 9, 0]], ["a", "a", "b"])["adjusted_rand"]
     1.0
     """
@@ -158,7 +176,22 @@ def cluster_scores(
 
 
 def cluster_distributions(method: Any, D: Distributions, y: Any) -> dict[str, float]:
-    """Cluster distributions by a fitted method's distances, into as many clusters as there are classes."""
+    """Cluster distributions by a fitted method's distances, into as many clusters as there are classes.
+
+    Parameters
+    ----------
+    method : fitted estimator
+        With ``distances(D)``.
+    D : Distributions
+        What is clustered.
+    y : array-like of shape (n_distributions,)
+        Labels.
+
+    Returns
+    -------
+    dict of str to float
+        As from `cluster_scores`.
+    """
     return cluster_scores(method.distances(D), check_labels(y, D.roll))
 
 
@@ -176,11 +209,25 @@ def cluster_points(
 
     Parameters
     ----------
-    only : annotation of the points to its value or a list of values: ``{"mode": "centre"}``
-        Points without are left out.
-    n_clusters : None: merged up to the median distance
+    method : fitted estimator
+        With ``point_distances(x)``.
+    D : Distributions
+        Whose points are clustered.
+    y : array-like of shape (n_distributions,)
+        Labels.
+    only : dict of str to value or None, default=None
+        Annotation of the points to its value or a list of values, e.g. ``{"mode": "centre"}``: others are left out.
+    n_clusters : int or None, default=None
+        Number of clusters; None: merged up to the median distance.
     max_points : int
         Of more, so many are drawn at random: memory and time grow with their square.
+    random_state : int, RandomState or None
+        Seed of the draw.
+
+    Returns
+    -------
+    dict of str to float
+        As from `cluster_scores`.
     """
     check_number("max_points", max_points, low=2, whole=True)
     labels = np.repeat(check_labels(y, D.roll), D.sizes)

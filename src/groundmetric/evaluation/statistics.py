@@ -1,4 +1,4 @@
-"""How sure a score is, and a difference of scores.
+"""Confidence intervals of scores and of differences of scores.
 
 Two situations, two answers:
 
@@ -26,7 +26,19 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score with its standard deviation over splits and its confidence interval; what is not known is NaN."""
+    """A score with its confidence interval; what is not known is NaN.
+
+    Attributes
+    ----------
+    value : float
+        The score.
+    sd : float
+        Standard deviation over splits.
+    low, high : float
+        Ends of the interval.
+    how : str
+        "corrected t", "bootstrap", or "" where there is no interval.
+    """
 
     value: float
     sd: float
@@ -37,7 +49,19 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better one method is than another, with its confidence interval and two-sided p-value."""
+    """How much better one method is than another; what is not known is NaN.
+
+    Attributes
+    ----------
+    value : float
+        The difference of the scores.
+    low, high : float
+        Ends of its confidence interval.
+    p : float
+        Two-sided p-value.
+    how : str
+        "corrected t", "bootstrap", or "" where there is no interval.
+    """
 
     value: float
     low: float
@@ -54,9 +78,20 @@ def corrected_t(scores: Any, test_share: float, *, confidence: float = 0.95) -> 
 
     Parameters
     ----------
-    scores : one per split
-    test_share : n_test / n_train
+    scores : array-like of shape (n_splits,)
+        One per split.
+    test_share : float
+        n_test / n_train.
+    confidence : float, default=0.95
+        Confidence level of the interval.
 
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import corrected_t
     >>> corrected_t([0.8, 0.9, 1.0], 0.25).value
     0.9
     """
@@ -70,6 +105,25 @@ def paired_t(one: Any, other: Any, test_share: float, *, confidence: float = 0.9
 
     Where the difference is the same in every split, the p-value is 0 (or 1, where the difference is 0): the test parts
     are then too small, or the splits too few, to tell how sure it is.
+
+    Parameters
+    ----------
+    one, other : array-like of shape (n_splits,)
+        Scores of both methods.
+    test_share : float
+        n_test / n_train.
+    confidence : float, default=0.95
+        Confidence level of the interval.
+
+    Returns
+    -------
+    Difference
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import paired_t
+    >>> round(paired_t([0.8, 0.9, 1.0], [0.5, 0.7, 0.6], 0.25).value, 3)
+    0.3
     """
     differences = _defined(np.subtract(one, other))
     mean, _, error, reach = _moments(differences, test_share, confidence)
@@ -87,10 +141,27 @@ def bootstrap(statistic: Statistic, draws: np.ndarray, *, sd: float = np.nan, co
 
     Parameters
     ----------
-    statistic : function of weights
-        How often every distribution counts, (..., n_distributions), to the score, (...).
-    draws : array of shape (n_draws, n_distributions), from `resample`
-    sd : standard deviation over splits, to be passed on
+    statistic : callable
+        Function of weights, how often every distribution counts, (..., n_distributions), to the score, (...).
+    draws : array of shape (n_draws, n_distributions)
+        From `resample`.
+    sd : float, default=nan
+        Standard deviation over splits, for the result.
+    confidence : float, default=0.95
+        Confidence level of the interval.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.evaluation import bootstrap, resample
+    >>> right = np.array([1.0, 1.0, 0.0, 1.0])
+    >>> draws = resample(np.arange(4), np.array([0, 0, 1, 1]))
+    >>> bootstrap(lambda weights: weights @ right / weights.sum(axis=-1), draws).value
+    0.75
     """
     value = float(statistic(np.ones(draws.shape[1])))
     low, high = _percentiles(statistic(draws), confidence)
@@ -101,6 +172,19 @@ def paired_bootstrap(one: Statistic, other: Statistic, draws: np.ndarray, *, con
     """How much higher `one` scores than `other` on the same pooled distributions, drawn anew for both alike.
 
     The p-value is twice the share of draws in which the difference has the other sign or vanishes.
+
+    Parameters
+    ----------
+    one, other : callable
+        Functions of weights to the score, as in `bootstrap`.
+    draws : array of shape (n_draws, n_distributions)
+        From `resample`.
+    confidence : float, default=0.95
+        Confidence level of the interval.
+
+    Returns
+    -------
+    Difference
     """
     whole = np.ones(draws.shape[1])
     value = float(one(whole) - other(whole))
@@ -113,11 +197,33 @@ def paired_bootstrap(one: Statistic, other: Statistic, draws: np.ndarray, *, con
 
 
 def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_state: Any = 0) -> np.ndarray:
-    """How often each distribution counts in every bootstrap draw, (n_draws, n_distributions).
+    """How often each distribution counts in every bootstrap draw.
 
     Whole units are drawn with replacement: distributions, or outer groups where some belong together (`units` is the
     unit of each distribution as a number). Where every unit has one class, as many are drawn of each class as there
     are; where units hold several, they are drawn all together. A single unit cannot be drawn anew: no draws.
+
+    Parameters
+    ----------
+    units : array of int of shape (n_distributions,)
+        Unit of each distribution.
+    codes : array of int of shape (n_distributions,)
+        Class of each distribution.
+    n_draws : int, default=2000
+        Bootstrap draws.
+    random_state : int, RandomState or None, default=0
+        Seed of the draws.
+
+    Returns
+    -------
+    array of shape (n_draws, n_distributions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.evaluation import resample
+    >>> resample(np.arange(4), np.array([0, 0, 1, 1]), n_draws=3).sum(axis=1).tolist()
+    [4.0, 4.0, 4.0]
     """
     random = check_random_state(random_state)
     pairs = np.unique(np.stack([units, codes]), axis=1)
@@ -133,8 +239,20 @@ def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_s
 
 
 def holm(p_values: Any) -> np.ndarray:
-    """p-values adjusted for so many comparisons (Holm 1979); NaN stays NaN and does not count.
+    """p-values adjusted for their number (Holm 1979).
 
+    Parameters
+    ----------
+    p_values : array-like of shape (n,)
+        NaN stays NaN and does not count.
+
+    Returns
+    -------
+    array of shape (n,)
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import holm
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """

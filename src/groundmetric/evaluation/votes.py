@@ -1,4 +1,4 @@
-"""Predictions from distances: weighted k-NN among distributions (k = 5) and among points (k = 100)."""
+"""Votes of nearest neighbours: probabilities of classes from distances between distributions or points."""
 
 from __future__ import annotations
 
@@ -19,28 +19,42 @@ from .scores import encode
 _BLOCK = 1 << 23
 
 
-def vote(distances: Any, y: Any, classes: Any, *, k: int = 5, weights: str = "distance") -> np.ndarray:
-    """Probability of each class from distances to labelled items, (n_items, n_classes).
+def vote(distances: Any, y: Any, classes: Any, *, n_neighbors: int = 5, weights: str = "distance") -> np.ndarray:
+    """Probability of each class from distances to labelled items.
 
-    The k nearest vote (all of them where there are fewer), by one over the distance or equally; where neighbours
+    The nearest vote (all of them where there are fewer), by one over the distance or equally; where neighbours
     coincide with the item, only they vote. Of equally distant ones, those that come first are taken.
 
     Parameters
     ----------
-    distances : array of shape (n_items, n_labelled)
-    y : labels, (n_labelled,)
-    classes : the labels that the columns of the answer are for
-    k : int
-    weights : {"distance", "uniform"}
+    distances : array-like of shape (n_items, n_labelled)
+        Distance of each item to each labelled one.
+    y : array-like of shape (n_labelled,)
+        Labels.
+    classes : array-like of shape (n_classes,)
+        The label of each column of the result.
+    n_neighbors : int, default=5
+        Number of voters.
+    weights : {"distance", "uniform"}, default="distance"
+        Votes count by one over the distance, or equally.
 
-    >>> vote([[1.0, 2.0, 4.0, 9.0]], ["a", "b", "b", "a"], ["a", "b"], k=3, weights="uniform").round(3).tolist()
+    Returns
+    -------
+    array of shape (n_items, n_classes)
+        Probabilities; rows sum to 1.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import vote
+    >>> shares = vote([[1.0, 2.0, 4.0, 9.0]], ["a", "b", "b", "a"], ["a", "b"], n_neighbors=3, weights="uniform")
+    >>> shares.round(3).tolist()
     [[0.333, 0.667]]
     """
     check_weights(weights)
-    check_number("k", k, low=1, whole=True)
+    check_number("n_neighbors", n_neighbors, low=1, whole=True)
     codes = encode(y, classes)
     block = check_distances(distances, codes.size)
-    nearest, places = k_nearest(block, min(k, codes.size))
+    nearest, places = k_nearest(block, min(n_neighbors, codes.size))
     return class_shares(nearest, codes[places], len(classes), weights)
 
 

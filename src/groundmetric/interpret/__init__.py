@@ -1,4 +1,4 @@
-"""Reading a metric: which features matter and how sure that is, along which axes, in which points, and what moves.
+"""Interpretation of a metric: important features, axes, flows, relevance of kinds of points, stability, enrichment.
 
 >>> import groundmetric as gm
 >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
@@ -8,19 +8,11 @@
 """
 
 from .axes import Axes, canonical_axes
-from .enrichment import (
-    Enrichment,
-    benjamini_hochberg,
-    enrich_axes,
-    g_profiler,
-    over_representation,
-    rank_enrichment,
-    read_gmt,
-)
-from .flows import Flow, Movement, barycentric, flow, movement
+from .enrichment import Enrichment, over_representation, read_gmt
+from .flows import Flow, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
-from .relevance import AnnotationRelevance, annotation_relevance, summarise_points
-from .stability import Discoveries, Stability, discoveries, stability
+from .relevance import AnnotationRelevance, annotation_relevance
+from .stability import Discoveries, Stability, stability
 
 __all__ = [
     "AnnotationRelevance",
@@ -30,22 +22,17 @@ __all__ = [
     "FeaturePairs",
     "FeatureReading",
     "Flow",
-    "Movement",
     "Stability",
     "annotation_relevance",
-    "barycentric",
-    "benjamini_hochberg",
     "canonical_axes",
-    "discoveries",
-    "enrich_axes",
     "feature_pairs",
     "flow",
-    "g_profiler",
-    "movement",
     "over_representation",
-    "rank_enrichment",
     "read_features",
     "read_gmt",
     "stability",
-    "summarise_points",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,7 +12,7 @@ from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
 from ..metrics.cost import Cost
 from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
-from .shipments import ledger
+from .flows import pair_costs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -24,15 +24,23 @@ class Axes:
 
     Attributes
     ----------
-    metric : GroundMetric, the same distances by rotated components
-    features : names
-    loadings : (n_axes, n_features) components for standardised features, so that they can be compared
-    variance : (n_axes,) share of the variance of the projected points
-    classes : labels
-    positions : (n_classes, n_axes) mean of each class along each axis, from the mean of all, in standard deviations
-    values : what points are annotated with
-    between, within : (n_values, n_axes) mean cost of transport to distributions of other classes, and of the own, that
-        falls to points of this kind moving along this axis; both sum to mean distances
+    metric : GroundMetric
+        The same distances by rotated components.
+    features : list of str
+        Names of the features.
+    loadings : array of shape (n_axes, n_features)
+        Components for standardised features, so that they can be compared.
+    variance : array of shape (n_axes,)
+        Share of the variance of the projected points.
+    classes : array of shape (n_classes,)
+        Labels.
+    positions : array of shape (n_classes, n_axes)
+        Mean of each class along each axis, from the mean of all, in standard deviations.
+    values : list
+        Kinds of points.
+    between, within : array of shape (n_values, n_axes)
+        Mean cost of transport to distributions of other classes, and of the own, that falls to points of this kind
+        moving along this axis; both sum to mean distances.
     """
 
     metric: GroundMetric
@@ -59,12 +67,28 @@ class Axes:
         return (self.between - self.within) / self.between.sum()
 
     def importance(self, axis: int) -> np.ndarray:
-        """Share of each feature in one axis (0 is the first): squared loadings, summing to 1."""
+        """Share of each feature in one axis: squared loadings, summing to 1.
+
+        Parameters
+        ----------
+        axis : int
+            0 is the first.
+
+        Returns
+        -------
+        array of shape (n_features,)
+        """
         squared = self.loadings[axis] ** 2
         return squared / (squared.sum() or 1.0)
 
     def table(self) -> DataFrame:
-        """A row per axis."""
+        """The axes as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per axis.
+        """
         activity = self.activity
         columns: dict[str, Any] = {
             "axis": np.arange(1, self.share.size + 1),
@@ -80,7 +104,20 @@ class Axes:
         return frame(columns)
 
     def leading(self, axis: int, n: int = 10) -> list[str]:
-        """The features with the largest loadings on an axis, with their sign."""
+        """The features with the largest loadings on an axis, with their sign.
+
+        Parameters
+        ----------
+        axis : int
+            0 is the first.
+        n : int, default=10
+            Number of features.
+
+        Returns
+        -------
+        list of str
+            For example "+gene".
+        """
         top = np.argsort(-np.abs(self.loadings[axis]), kind="stable")[:n]
         return [f"{'+' if self.loadings[axis, f] >= 0 else '-'}{self.features[f]}" for f in top]
 
@@ -105,11 +142,32 @@ def canonical_axes(
     Parameters
     ----------
     metric : GroundMetric or fitted learner
+        The ground metric.
     D : Distributions
-    y : labels, one per distribution
-    annotation : what kind each point is of: name of an annotation of D, or an array in the order of `D.points`
-    max_partners : each distribution is compared with at most so many of every class, drawn at random
-    n_jobs : threads
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels.
+    annotation : str, array of shape (n_points,) or None, default=None
+        Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
+    max_partners : int, default=10
+        Each distribution is compared with at most so many of every class, drawn at random.
+    random_state : int, RandomState or None, default=0
+        Seed of the draw.
+    n_jobs : int or None, default=None
+        Threads; None means one.
+
+    Returns
+    -------
+    Axes
+        The rotated metric, and what each axis says about classes, kinds and features.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> axes = gm.interpret.canonical_axes(gm.GroundMetric([[0.0, 1.0], [1.0, 0.0]], D.features), D, y)
+    >>> axes.loadings.shape, round(float(axes.share.sum()), 6)
+    ((2, 2), 1.0)
     """
     D = as_distributions(D)
     metric = metric_of(metric, D)
@@ -120,11 +178,11 @@ def canonical_axes(
     loadings = rotated.components * spread
     sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
     turned = _with_components(metric, rotated.components * sign[:, None])
-    book = ledger(
+    costs = pair_costs(
         D, codes, turned, kinds.codes, len(kinds.values), by_axis=True, max_partners=max_partners,
         random=check_random_state(random_state), n_jobs=n_jobs,
     )  # fmt: skip
-    between, within = book.means()
+    between, within = costs.means()
     if np.isnan(between).any():
         raise ValueError(
             "no class has two distributions: there is nothing to compare the distance between classes with"

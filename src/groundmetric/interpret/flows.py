@@ -1,19 +1,24 @@
-"""What the transport says: which kinds of points are matched to which, what moves, and where a point would go."""
+"""Flows: optimal plans between distributions, mass between kinds of points, and transport costs to partners."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from scipy import sparse
 
-from ..distributions import as_distributions
-from ._inputs import annotation_of, choose_pairs, feature_names, frame, metric_of, places
-from .shipments import Shipments, for_each_pair, shipping
+from .._internal.executor import Threads
+from ..distributions import Distributions, as_distributions
+from ..metrics.base import GroundMetric
+from ..transport import solve
+from ..transport.cohort import clouds_of
+from ._inputs import annotation_of, choose_pairs, frame, metric_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+Digest = TypeVar("Digest")
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,16 @@ class Flow:
 
     Attributes
     ----------
-    source, target : what is turned into what
-    values : kinds of points
-    mass : (n_values, n_values) mass from each kind (rows) to each kind (columns); sums to 1
-    cost : (n_values, n_values) mass × distance (what `metric.distances` gives); sums to the mean distance between the
-        distributions
-    n_pairs : pairs of distributions behind it
+    source, target : str
+        Names of the distribution or class that mass leaves, and of the one that it goes to.
+    values : list
+        Kinds of points.
+    mass : array of shape (n_values, n_values)
+        Mass from each kind (rows) to each kind (columns); sums to 1.
+    cost : array of shape (n_values, n_values)
+        Mass × distance (that of `metric.distances`); sums to the mean distance between the distributions.
+    n_pairs : int
+        Pairs of distributions that the mean is over.
     """
 
     source: str
@@ -44,7 +53,7 @@ class Flow:
 
     @property
     def distance(self) -> np.ndarray:
-        """Mean way of the mass from each kind to each; NaN where none is moved."""
+        """Mean distance that the mass travels from each kind to each; NaN where none is moved."""
         return np.divide(self.cost, self.mass, out=np.full_like(self.cost, np.nan), where=self.mass > 0)
 
     @property
@@ -53,7 +62,13 @@ class Flow:
         return float(np.trace(self.mass))
 
     def table(self) -> DataFrame:
-        """A row for every two kinds between which mass is moved, the costliest first."""
+        """The flow as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for every two kinds between which mass is moved, the costliest first.
+        """
         rows, cols = np.nonzero(self.mass)
         columns = {
             "from": [self.values[r] for r in rows],
@@ -63,33 +78,6 @@ class Flow:
             "share of cost": self.cost[rows, cols] / (self.value or 1.0),
         }
         return frame(columns, np.argsort(-self.cost[rows, cols], kind="stable"))
-
-
-@dataclass(frozen=True)
-class Movement:
-    """What changes on the way, feature by feature, as a mean over pairs of distributions.
-
-    Attributes
-    ----------
-    source, target : what is turned into what
-    features : names
-    change : (n_features,) mean of target less source over the mass
-    contribution : (n_features,) share in the cost of transport: m|s| = Σ_f m (x - x')_f (Wᵀs)_f / |s|, and for other
-        costs likewise. Sums to 1; negative where a feature's change makes the way shorter.
-    mass : that is looked at: 1, or that of the kind that was asked for
-    """
-
-    source: str
-    target: str
-    features: list[str]
-    change: np.ndarray
-    contribution: np.ndarray
-    mass: float
-
-    def table(self) -> DataFrame:
-        """A row per feature, the largest contribution first."""
-        columns = {"feature": self.features, "change": self.change, "contribution": self.contribution}
-        return frame(columns, np.argsort(-self.contribution, kind="stable"))
 
 
 def flow(
@@ -104,22 +92,38 @@ def flow(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> Flow:
-    """Which kinds of points are matched to which when i is turned into j.
+    """Mass between kinds of points in the optimal transport from i to j.
 
     Parameters
     ----------
     D : Distributions
-    i, j : a distribution by its name (text) or its place, or several of them; with `y`, the label of a class each
-        (of one class, its distributions among each other). Of several, the mean over all pairs.
+        The cohort.
+    i, j : str, int or list of these
+        A distribution by its name or its index, or several of them; with `y`, the label of a class each (of one class,
+        its distributions among each other). Of several, the mean over all pairs.
     metric : GroundMetric or fitted learner
-    annotation : what kind each point is of: name of an annotation of D, or an array in the order of `D.points`
-    y : labels, one per distribution
-    max_pairs : of more pairs, so many are drawn at random; None: all
-    n_jobs : threads
+        The ground metric.
+    annotation : str or array of shape (n_points,)
+        Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
+    y : array-like of shape (n_distributions,) or None, default=None
+        Labels.
+    max_pairs : int or None, default=100
+        Of more pairs, so many are drawn at random; None: all.
+    random_state : int, RandomState or None, default=0
+        Seed of the draw.
+    n_jobs : int or None, default=None
+        Threads; None means one.
 
+    Returns
+    -------
+    Flow
+        Mass and cost between kinds.
+
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
-    >>> found = flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
+    >>> found = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
     >>> found.values, found.mass.tolist(), found.value
     (['B', 'T'], [[0.5, 0.0], [0.0, 0.5]], 0.75)
     """
@@ -128,88 +132,142 @@ def flow(
     chosen = choose_pairs(D, i, j, y, max_pairs, random_state)
     n = len(kinds.values)
 
-    def digest(way: Shipments) -> tuple[np.ndarray, np.ndarray]:
-        cell = kinds.codes[way.rows] * n + kinds.codes[way.cols]
-        return np.bincount(cell, way.mass, n * n), np.bincount(cell, way.cost, n * n)
+    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
+        cell = kinds.codes[plan.rows] * n + kinds.codes[plan.cols]
+        return np.bincount(cell, plan.mass, n * n), np.bincount(cell, plan.cost, n * n)
 
     mass, cost = np.mean(for_each_pair(D, chosen.pairs, metric, digest, n_jobs), axis=0)
     sides = chosen.source, chosen.target
     return Flow(*sides, kinds.values, mass.reshape(n, n), cost.reshape(n, n), len(chosen.pairs))
 
 
-def movement(
-    D: Any,
-    i: Any,
-    j: Any,
-    metric: Any,
-    *,
-    annotation: Any = None,
-    value: Any = None,
-    y: Any = None,
-    max_pairs: int | None = 100,
-    random_state: Any = 0,
+@dataclass(frozen=True)
+class Shipments:
+    """An optimal plan: `mass[k]` goes from point `rows[k]` to point `cols[k]` (rows of `D.points`).
+
+    `distance[k]` is the cost of a unit of mass under the metric: for squared costs, the squared distance.
+    """
+
+    rows: np.ndarray
+    cols: np.ndarray
+    mass: np.ndarray
+    distance: np.ndarray
+
+    @property
+    def cost(self) -> np.ndarray:
+        return self.mass * self.distance
+
+
+def shipping(D: Distributions, metric: GroundMetric) -> Callable[[int, int], Shipments]:
+    """A function of the indices of two distributions to the optimal plan between them."""
+    clouds, costs = clouds_of(metric, (D,), dense=False)
+
+    def between(d: int, e: int) -> Shipments:
+        cost = costs(clouds[d].points, clouds[e].points)
+        plan = solve(cost, clouds[d].masses, clouds[e].masses)
+        distance = cost[plan.rows, plan.cols]
+        return Shipments(plan.rows + D.bounds[d], plan.cols + D.bounds[e], plan.mass, distance)
+
+    return between
+
+
+def for_each_pair(
+    D: Distributions,
+    pairs: np.ndarray,
+    metric: GroundMetric,
+    digest: Callable[[Shipments], Digest],
     n_jobs: int | None = None,
-) -> Movement:
-    """What changes when i is turned into j: for every feature its change, and its part in the cost.
+) -> list[Digest]:
+    """`digest` of the optimal plan of every pair, in order."""
+    between = shipping(D, metric)
+    with Threads(n_jobs) as threads:
+        return threads.map(lambda pair: digest(between(int(pair[0]), int(pair[1]))), list(pairs))
 
-    Parameters
+
+def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
+    """Ordered pairs (distribution, partner): at most so many partners of every class for each, itself excluded."""
+    pairs: list[tuple[int, int]] = []
+    for d in range(codes.size):
+        for c in np.unique(codes):
+            others = np.setdiff1d(np.flatnonzero(codes == c), d)
+            chosen = others if others.size <= most else np.sort(random.choice(others, most, replace=False))
+            pairs += [(d, int(other)) for other in chosen]
+    return np.array(pairs, dtype=np.intp).reshape(-1, 2)
+
+
+@dataclass(frozen=True)
+class PairCosts:
+    """Transport costs of each distribution to each of its partners.
+
+    Attributes
     ----------
-    D, i, j, metric, y, max_pairs, n_jobs : as in `flow`
-    annotation, value : look only at mass that leaves points of this kind
-
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0, 5.0], [3.0, 7.0]], ["ann", "bob"], features=["weight", "noise"])
-    >>> found = movement(D, "ann", "bob", gm.GroundMetric([[1.0, 0.0]], ["weight", "noise"]))
-    >>> found.change.tolist(), found.contribution.tolist()
-    ([3.0, 2.0], [1.0, 0.0])
+    pairs : array of shape (n_pairs, 2)
+        Distribution and partner, ordered.
+    costs : array of shape (n_pairs, n_values, n_axes)
+        By the kind of the distribution's points, and by the axis along which they move.
+    codes : array of shape (n_distributions,)
+        Class of each distribution.
     """
-    D = as_distributions(D)
-    metric, kinds = metric_of(metric, D), annotation_of(D, annotation)
-    if annotation is not None and value not in kinds.values:
-        raise ValueError(f"value is {value!r}: expected one of {kinds.values}")
-    wanted = 0 if annotation is None else kinds.values.index(value)
-    z, components = metric.project(D), metric.components
 
-    def digest(way: Shipments) -> tuple[np.ndarray, np.ndarray, float]:
-        leaving = np.flatnonzero(kinds.codes[way.rows] == wanted)
-        rows, cols, mass = (part[leaving] for part in (way.rows, way.cols, way.mass))
-        pull = metric.cost.slopes(z[cols] - z[rows]) * mass[:, None]
-        step = D.points[cols] - D.points[rows]  # (shipments, n_features)
-        carried = np.sum(components * np.asarray((step.T @ pull).T, dtype=np.float64), axis=0)
-        return np.asarray(step.T @ mass, dtype=np.float64).ravel(), carried, float(mass.sum())
+    pairs: np.ndarray
+    costs: np.ndarray
+    codes: np.ndarray
 
-    chosen = choose_pairs(D, i, j, y, max_pairs, random_state)
-    found = for_each_pair(D, chosen.pairs, metric, digest, n_jobs)
-    change, carried, total = (np.mean(part, axis=0) for part in zip(*found, strict=True))
-    if not total > 0:
-        raise ValueError(f"no mass leaves points of {value!r}: {chosen.source} has none of them")
-    sides, names = (chosen.source, chosen.target), feature_names(metric, D)
-    return Movement(*sides, names, change / total, carried / (carried.sum() or 1.0), float(total))
+    def means(self, weights: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean costs to partners of other classes and of the own, (n_values, n_axes) each.
+
+        First over the partners of a distribution, then over distributions; one that is alone in its class has nothing
+        to be compared with and does not count. With weights, each distribution counts so often, on both sides.
+        """
+        weights = np.ones(self.codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
+        d, e = self.pairs.T
+        same = self.codes[d] == self.codes[e]
+        totals = np.stack([np.bincount(d, weights[e] * kind, weights.size) for kind in (~same, same)])
+        counting = weights * (totals > 0).all(axis=0)
+        if not counting.any():
+            return np.full(self.costs.shape[1:], np.nan), np.full(self.costs.shape[1:], np.nan)
+        share = counting[d] * weights[e] / np.maximum(totals[same.astype(int), d], 1e-300) / counting.sum()
+        between, within = (np.einsum("p,pva->va", share * kind, self.costs) for kind in (~same, same))
+        return between, within
 
 
-def barycentric(D: Any, i: Any, j: Any, metric: Any) -> Any:
-    """Where each point of i would be among the points of j: the mean of what it is matched to, mass by mass.
+def pair_costs(
+    D: Distributions,
+    codes: np.ndarray,
+    metric: GroundMetric,
+    kinds: np.ndarray,
+    n_values: int,
+    *,
+    by_axis: bool,
+    max_partners: int,
+    random: np.random.RandomState,
+    n_jobs: int | None,
+) -> PairCosts:
+    """Compare every distribution with at most `max_partners` of every class.
 
-    An array (or CSR matrix, where the points are sparse) of the points of i, in their order: (size of i, n_features).
-    Points without mass are matched to nothing and stay where they are.
-
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [4.0], [6.0]], ["ann", "bob", "bob"])
-    >>> barycentric(D, "ann", "bob", gm.GroundMetric([[1.0]])).tolist()
-    [[5.0]]
+    Mass m over the step s costs m|s| = Σ m s_a² / |s| (for Manhattan costs Σ m |s_a|, for squared ones Σ m s_a²): so a
+    cost is shared out among the axes a, without a rest.
     """
-    D = as_distributions(D)
-    metric = metric_of(metric, D)
-    one, other = places(D, i), places(D, j)
-    if one.size > 1 or other.size > 1:
-        raise ValueError(f"i and j are {one.size} and {other.size} distributions: expected one each")
-    d, e = int(one[0]), int(other[0])
-    way = shipping(D, metric)(d, e)
-    size = int(D.sizes[d])
-    rows, cols = way.rows - D.bounds[d], way.cols - D.bounds[e]
-    sent = np.bincount(rows, way.mass, size)
-    share = way.mass / sent[rows]
-    matching = sparse.csr_matrix((share, (rows, cols)), (size, int(D.sizes[e])))
-    here = D.points[D.bounds[d] : D.bounds[d + 1]]
-    staying = sparse.diags((sent == 0).astype(float), format="csr")
-    return matching @ D.points[D.bounds[e] : D.bounds[e + 1]] + staying @ here
+    pairs = partners(codes, max_partners, random)
+    unordered = np.unique(np.sort(pairs, axis=1), axis=0)
+    z = metric.project(D) if by_axis else None
+    n_axes = 1 if z is None else z.shape[1]
+
+    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
+        if z is None:
+            parts = plan.cost[:, None]
+        else:
+            step = z[plan.rows] - z[plan.cols]
+            parts = step * metric.cost.slopes(step) * plan.mass[:, None]
+        return _by_kind(kinds[plan.rows], parts, n_values), _by_kind(kinds[plan.cols], parts, n_values)
+
+    sides = for_each_pair(D, unordered, metric, digest, n_jobs)
+    place = {(int(d), int(e)): k for k, (d, e) in enumerate(unordered)}
+    costs = np.zeros((len(pairs), n_values, n_axes))
+    for p, (d, e) in enumerate(pairs):
+        costs[p] = sides[place[min(d, e), max(d, e)]][int(d > e)]
+    return PairCosts(pairs, costs, codes)
+
+
+def _by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:
+    return np.stack([np.bincount(kinds, column, n_values) for column in parts.T], axis=1)

@@ -1,4 +1,4 @@
-"""Features and pairs of features that matter, in which class they are higher, and in which kind of points."""
+"""Importance of features and of pairs of features: in which class they are higher, and in which kind of points."""
 
 from __future__ import annotations
 
@@ -22,15 +22,22 @@ class FeatureReading:
 
     Attributes
     ----------
-    features : names
-    importance : (n_features,) share of each feature, as `GroundMetric.importance`
-    classes : labels
-    means : (n_classes, n_features) mean value in each class, every distribution counting the same
-    highest, lowest : (n_features,) label of the class in which the feature's mean is highest, and lowest
-    difference : (n_features,) highest less lowest mean, in standard deviations of the feature
-    values : what points are annotated with
-    differences : (n_values, n_features) the same difference (of the same two classes) among points of each kind only;
-        NaN where a class has none
+    features : list of str
+        Names.
+    importance : array of shape (n_features,)
+        Share of each feature, as `GroundMetric.importance`.
+    classes : array of shape (n_classes,)
+        Labels.
+    means : array of shape (n_classes, n_features)
+        Mean value in each class, every distribution counting the same.
+    highest, lowest : array of shape (n_features,)
+        Label of the class in which the feature's mean is highest, and lowest.
+    difference : array of shape (n_features,)
+        Highest less lowest mean, in standard deviations of the feature.
+    values : list
+        Kinds of points.
+    differences : array of shape (n_values, n_features)
+        The same difference (of the same two classes) among points of each kind only; NaN where a class has none.
     """
 
     features: list[str]
@@ -50,11 +57,27 @@ class FeatureReading:
         return np.array(self.values, dtype=object)[np.argmax(size, axis=0)]
 
     def top(self, n: int = 20) -> list[str]:
-        """Names of the n most important features."""
+        """Names of the most important features.
+
+        Parameters
+        ----------
+        n : int, default=20
+            How many.
+
+        Returns
+        -------
+        list of str
+        """
         return [self.features[f] for f in np.argsort(-self.importance, kind="stable")[:n]]
 
     def table(self) -> DataFrame:
-        """A row per feature, the most important first."""
+        """The features as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per feature, the most important first.
+        """
         columns: dict[str, Any] = {
             "feature": self.features,
             "importance": self.importance,
@@ -77,13 +100,24 @@ def read_features(metric: Any, D: Any, y: Any, *, annotation: Any = None) -> Fea
     Parameters
     ----------
     metric : GroundMetric or fitted learner
+        The ground metric.
     D : Distributions
-    y : labels, one per distribution
-    annotation : what kind each point is of: name of an annotation of D, or an array in the order of `D.points`
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels.
+    annotation : str, array of shape (n_points,) or None, default=None
+        Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
 
+    Returns
+    -------
+    FeatureReading
+        Importance, direction and kind of every feature.
+
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0, 1.0], [1.0, 1.0], [5.0, 1.0], [6.0, 1.0]], ["a", "b", "c", "d"])
-    >>> reading = read_features(gm.GroundMetric([[1.0, 0.1]]), D, ["well", "well", "ill", "ill"])
+    >>> reading = gm.interpret.read_features(gm.GroundMetric([[1.0, 0.1]]), D, ["well", "well", "ill", "ill"])
     >>> reading.top(1), str(reading.highest[0]), reading.means[:, 0].tolist()
     (['feature 0'], 'ill', [5.5, 0.5])
     """
@@ -129,20 +163,19 @@ def class_means(D: Distributions, codes: np.ndarray, kinds: Annotation) -> np.nd
     return means.reshape(n_classes, n_values, -1)
 
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-
 @dataclass(frozen=True)
 class FeaturePairs:
     """The strongest pairs, strongest first.
 
     Attributes
     ----------
-    first, second : names
-    weight : (n_pairs,) twice the off-diagonal entry of M for standardised features, in units of its trace, as the
+    first, second : list of str
+        Names of the features.
+    weight : array of shape (n_pairs,)
+        Twice the off-diagonal entry of M for standardised features, in units of its trace, as the
         importance is. Positive: differences in both add up. Negative: they cancel, and their contrast counts.
-    alignment : (n_pairs,) from -1 to 1: how much the metric treats the two as one feature (±1) or apart (0)
+    alignment : array of shape (n_pairs,)
+        From -1 to 1: how much the metric treats the two as one feature (±1) or apart (0)
     """
 
     first: list[str]
@@ -151,7 +184,13 @@ class FeaturePairs:
     alignment: np.ndarray
 
     def table(self) -> DataFrame:
-        """A row per pair."""
+        """The pairs as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per pair.
+        """
         names = {"first": self.first, "second": self.second}
         return frame(names | {"weight": self.weight, "alignment": self.alignment})
 
@@ -165,10 +204,19 @@ def feature_pairs(metric: Any, n: int = 20) -> FeaturePairs:
     Parameters
     ----------
     metric : GroundMetric or fitted learner
-    n : number of pairs
+        The ground metric.
+    n : int, default=20
+        Number of pairs.
 
+    Returns
+    -------
+    FeaturePairs
+        Weight and alignment of the pairs, strongest first.
+
+    Examples
+    --------
     >>> import groundmetric as gm
-    >>> pairs = feature_pairs(gm.GroundMetric([[3.0, -2.0, 0.1]], ["a", "b", "c"]), 1)
+    >>> pairs = gm.interpret.feature_pairs(gm.GroundMetric([[3.0, -2.0, 0.1]], ["a", "b", "c"]), 1)
     >>> pairs.first, pairs.second, bool(pairs.weight[0] < 0)
     (['a'], ['b'], True)
     """

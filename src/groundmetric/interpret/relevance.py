@@ -1,4 +1,4 @@
-"""Which kinds of points carry the difference between classes, and how sure that is over distributions."""
+"""Relevance of kinds of points: who carries the difference between classes, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._internal.validation import check_number, real_array
+from .._internal.validation import check_number
 from ..distributions import as_distributions
 from ..evaluation.statistics import resample
 from ..supervision.splits import group_list, number_groups
-from ._inputs import annotation_of, classes_of, frame, metric_of, point_array
-from .shipments import ledger
+from ._inputs import annotation_of, classes_of, frame, metric_of
+from .flows import pair_costs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,13 +26,18 @@ class AnnotationRelevance:
 
     Attributes
     ----------
-    values : the kinds
-    mass : (n_values,) mean share of the points
-    relevance : (n_values,) mean over the points of a kind, in units of the mean distance between classes (or of the
-        values that were given)
-    share : (n_values,) mass × relevance as a share of the sum over kinds: who carries the difference
-    draws : (n_draws, n_values) the share in bootstrap draws of distributions; without rows where there is only one
-    confidence : of the interval
+    values : list
+        The kinds.
+    mass : array of shape (n_values,)
+        Mean share of the points.
+    relevance : array of shape (n_values,)
+        Mean over the points of a kind, in units of the mean distance between classes.
+    share : array of shape (n_values,)
+        Mass × relevance as a share of the sum over kinds: who carries the difference.
+    draws : array of shape (n_draws, n_values)
+        The share in bootstrap draws of distributions; without rows where there is only one.
+    confidence : float
+        Confidence level of the interval.
     """
 
     values: list
@@ -51,12 +56,18 @@ class AnnotationRelevance:
 
     @property
     def first(self) -> np.ndarray:
-        """In which share of the draws each kind carries most."""
+        """Share of the draws in which each kind carries most."""
         best = np.argmax(np.nan_to_num(self.draws, nan=-np.inf), axis=1)
         return np.bincount(best, minlength=len(self.values)) / max(1, len(best))
 
     def table(self) -> DataFrame:
-        """A row per kind, those first that carry most of the difference."""
+        """The relevances as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per kind, those first that carry most of the difference.
+        """
         low, high = self.interval
         columns = {
             "value": self.values, "share": self.share, "low": low, "high": high, "first": self.first,
@@ -88,80 +99,62 @@ def annotation_relevance(
     Parameters
     ----------
     metric : GroundMetric or fitted learner
+        The ground metric.
     D : Distributions
-    y : labels, one per distribution
-    annotation : what kind each point is of: name of an annotation of D, or an array in the order of `D.points`
-    groups : outer group of each distribution (the patient of a sample), optional: drawn together
-    n_draws, confidence : of the bootstrap
-    max_partners : each distribution is compared with at most so many of every class, drawn at random
-    n_jobs : threads
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels.
+    annotation : str or array of shape (n_points,)
+        Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample): drawn together.
+    n_draws : int, default=1000
+        Bootstrap draws.
+    confidence : float, default=0.95
+        Confidence level of the interval.
+    max_partners : int, default=10
+        Each distribution is compared with at most so many of every class, drawn at random.
+    random_state : int, RandomState or None, default=0
+        Seed of the draw.
+    n_jobs : int or None, default=None
+        Threads; None means one.
+
+    Returns
+    -------
+    AnnotationRelevance
+        Share of each kind, with its interval.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
+    >>> found = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
+    >>> round(float(found.share.sum()), 6)
+    1.0
     """
     D = as_distributions(D)
     metric = metric_of(metric, D)
     _, codes = classes_of(y, D)
     groups = group_list(groups, D.roll)
     kinds, random = annotation_of(D, annotation), check_random_state(random_state)
-    book = ledger(
+    costs = pair_costs(
         D, codes, metric, kinds.codes, len(kinds.values), by_axis=False, max_partners=max_partners, random=random,
         n_jobs=n_jobs,
     )  # fmt: skip
-    between, _ = book.means()
+    between, _ = costs.means()
     if np.isnan(between).any():
         raise ValueError(
             "no class has two distributions: there is nothing to compare the distance between classes with"
         )
 
     def carried(weights: np.ndarray) -> np.ndarray:
-        between, within = book.means(weights)
+        between, within = costs.means(weights)
         return (between - within)[:, 0]
 
     mass = kinds.masses(D).mean(axis=0)
     draws = _draws(carried, codes, groups, n_draws, random)
     return _summary(kinds.values, mass, carried(np.ones(len(D))), float(between.sum()), draws, confidence)
-
-
-def summarise_points(
-    values: Any,
-    D: Any,
-    y: Any,
-    annotation: Any,
-    *,
-    groups: Any = None,
-    n_draws: int = 1000,
-    confidence: float = 0.95,
-    random_state: Any = 0,
-) -> AnnotationRelevance:
-    """Any number per point (a relevance, say), summarised by the kind of the points, with uncertainty over
-    distributions.
-
-    Parameters
-    ----------
-    values : array in the order of `D.points` (from an array in the order that D was made from: ``values[D.order]``);
-        points where it is missing (NaN) do not count
-    D, y, annotation, groups, n_draws, confidence : as in `annotation_relevance`
-    """
-    D = as_distributions(D)
-    _, codes = classes_of(y, D)
-    groups = group_list(groups, D.roll)
-    kinds = annotation_of(D, annotation)
-    values = real_array(point_array(values, D, "values"), "values").astype(np.float64)
-    known = np.isfinite(values)
-    if not known.any():
-        raise ValueError("values are missing for all points")
-    owner = np.repeat(np.arange(len(D)), D.sizes)
-    cell, n_cells = owner * len(kinds.values) + kinds.codes, len(D) * len(kinds.values)
-    mass = np.bincount(cell[known], D.weights[known], n_cells).reshape(len(D), -1)
-    total = np.bincount(cell[known], (D.weights * values)[known], n_cells).reshape(len(D), -1)
-    whole = mass.sum(axis=1)
-    has = whole > 0
-    unit = np.where(has, whole, 1.0)[:, None]
-
-    def carried(weights: np.ndarray) -> np.ndarray:
-        counting = weights * has
-        return counting @ (total / unit) / counting.sum() if counting.any() else np.full(total.shape[1], np.nan)
-
-    draws = _draws(carried, codes, groups, n_draws, check_random_state(random_state))
-    return _summary(kinds.values, (mass / unit)[has].mean(axis=0), carried(np.ones(len(D))), 1.0, draws, confidence)
 
 
 def _draws(

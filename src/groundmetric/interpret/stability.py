@@ -22,77 +22,7 @@ from ..evaluation.permutation import exchangeable
 from ..metrics.base import GroundMetric
 from ..supervision.splits import group_list
 from ._inputs import classes_of, feature_names, frame, metric_of
-from .refits import Again, Reference, bootstrap_places, canonical, fit_all, n_partitions
-
-
-@dataclass(frozen=True)
-class Discoveries:
-    """How sure it is that a feature matters.
-
-    Attributes
-    ----------
-    p : (n_features,) share of arrangements in which the feature is as important, by itself, not adjusted
-    q : (n_features,) estimated share of false ones among the features that stand out as much, and never below `overall`
-    family_p : (n_features,) share of arrangements in which *any* feature stands out as much: the chance of one false
-        feature or more (Westfall & Young 1993)
-    overall : p-value of the hypothesis that labels say nothing about any feature
-    smallest : no p or q can be lower with so many permutations
-    """
-
-    p: np.ndarray
-    q: np.ndarray
-    family_p: np.ndarray
-    overall: float
-    smallest: float
-
-
-def discoveries(observed: Any, null: Any) -> Discoveries:
-    """p- and q-values of features from few permutations.
-
-    A feature stands out by how many times more important it is than on average over all arrangements: some features
-    (of high variance, say) get weight with any labels, and importance alone would not tell. The q-value is, for those
-    that stand out by as much or more, the mean number of such features over all arrangements, by their number with
-    the data's labels (Tusher, Tibshirani & Chu 2001). It takes all features together, so that it needs no thousands of
-    permutations; the features may have different and dependent nulls, because only numbers of them are averaged.
-
-    That ratio is an estimate, which may be small by luck. So it counts only as far as the labels say something at all:
-    its smallest value is ranked among the smallest values that the other arrangements get when treated the same, and
-    no q is below that rank (`overall`). If labels say nothing, a q below 0.05 comes up with probability 0.05 at most.
-
-    Parameters
-    ----------
-    observed : (n_features,) importances with the data's labels
-    null : (n_permutations, n_features) importances with labels exchanged, found in exactly the same way
-    """
-    observed, null = np.asarray(observed, dtype=np.float64), np.atleast_2d(np.asarray(null, dtype=np.float64))
-    table = np.vstack([observed, null])  # (arrangements, n_features)
-    mean = table.mean(axis=0)
-    excess = np.divide(table, mean, out=np.ones_like(table), where=mean > 0)
-    pool = np.sort(excess, axis=None)
-    tails = [_tail_ratios(row, pool, len(table)) for row in excess]
-    smallest = np.array([ratios.min() for ratios in tails])
-    overall = float(np.mean(smallest <= smallest[0]))
-    return Discoveries(
-        p=np.mean(table >= observed, axis=0),
-        q=np.maximum(np.minimum(tails[0], 1.0), overall),
-        family_p=np.mean(excess.max(axis=1)[:, None] >= excess[0], axis=0),
-        overall=overall,
-        smallest=1.0 / len(table),
-    )
-
-
-def _tail_ratios(row: np.ndarray, pool: np.ndarray, n_rows: int) -> np.ndarray:
-    """For each value, the mean number of values as high in a row of the pool, by their number in this row.
-
-    A lower threshold may have a smaller ratio; the value is then called together with those down to there.
-    """
-    order = np.argsort(-row, kind="stable")
-    expected = (pool.size - np.searchsorted(pool, row[order], side="left")) / n_rows
-    here = row.size - np.searchsorted(np.sort(row), row[order], side="left")
-    ratios = np.empty(row.size)
-    ratios[order] = np.minimum.accumulate((expected / here)[::-1])[::-1]
-    return ratios
-
+from ._refits import Reference, Refitter, bootstrap_places, canonical, fit_all, n_partitions
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -109,19 +39,32 @@ class Stability:
 
     Attributes
     ----------
-    features : names
-    importance : (n_features,) of the learner as fitted
-    refits : (n_refits, n_features) importances from bootstrap samples of the distributions
-    angles : (n_refits, n_axes) principal angles, in degrees, between the leading axes as fitted and those of each refit
-    observed : (n_features,) importances by the shorter training that is repeated with labels exchanged
-    null : (n_permutations, n_features) importances with labels exchanged
-    null_angles : (n_permutations, n_axes) the same angles with labels exchanged: what agreement means nothing
-    exchanged : what labels were exchanged among
-    partitions : how many arrangements of labels there are that differ by more than the names of the classes
-    epochs : of each refit; None where the method has none
-    n_top : features that count as selected in a refit
-    confidence : of the intervals
-    seconds : time of all fits together
+    features : list of str
+        Names.
+    importance : array of shape (n_features,)
+        Importances of the learner as fitted.
+    refits : array of shape (n_refits, n_features)
+        Importances from bootstrap samples of the distributions.
+    angles : array of shape (n_refits, n_axes)
+        Principal angles, in degrees, between the leading axes as fitted and those of each refit.
+    observed : array of shape (n_features,)
+        Importances by the shorter training that is repeated with labels exchanged.
+    null : array of shape (n_permutations, n_features)
+        Importances with labels exchanged.
+    null_angles : array of shape (n_permutations, n_axes)
+        The same angles with labels exchanged: the agreement that means nothing.
+    exchanged : str
+        What labels were exchanged among.
+    partitions : int
+        Number of arrangements of labels that differ by more than the names of the classes.
+    epochs : int or None
+        Epochs of each refit; None where the method has none.
+    n_top : int
+        Features that count as selected in a refit.
+    confidence : float
+        Confidence level of the intervals.
+    seconds : float
+        Time of all fits together.
     """
 
     features: list[str]
@@ -150,7 +93,7 @@ class Stability:
 
     @property
     def selected(self) -> np.ndarray:
-        """In which share of the refits each feature is among the `n_top` most important."""
+        """Share of the refits in which each feature is among the `n_top` most important."""
         ranks = np.argsort(np.argsort(-self.refits, axis=1, kind="stable"), axis=1)
         return np.mean(ranks < self.n_top, axis=0)
 
@@ -170,7 +113,13 @@ class Stability:
         return max(1.0 / (1 + len(self.null)), 1.0 / self.partitions)
 
     def table(self) -> DataFrame:
-        """A row per feature, the most important first."""
+        """The features as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per feature, the most important first.
+        """
         columns: dict[str, Any] = {"feature": self.features, "importance": self.importance}
         if len(self.refits):
             low, high = self.interval
@@ -222,22 +171,51 @@ def stability(
 
     Parameters
     ----------
-    learner : GroundMetricLearner or another method with `metric_`, fitted on D and y or not yet; of a fitted
-        GroundMetricLearnerCV, the learner with the margin and the strength that it chose
+    learner : GroundMetricLearner or another method with `metric_`
+        Fitted on D and y or not yet; of a fitted GroundMetricLearnerCV, the learner with the margin and the strength
+        that it chose.
     D : Distributions
-    y : labels, one per distribution; these, groups and strata go by name where they carry names
-    groups : outer group of each distribution (the patient of a sample), optional: drawn together; labels are exchanged
-        among groups, or within them where they hold several
-    strata : labels are exchanged only within these (centre, batch, sex)
-    n_refits, n_permutations : either may be 0
-    epochs : of each refit. None: a fifth of the learner's and at least 10; all of them where it starts at random
-    max_points : points per distribution that refits use at most, drawn anew each time; the permutations share a draw.
-        None: all. Fewer are faster, and give wider intervals.
-    n_top : features that count as selected
-    confidence : of the intervals
-    n_jobs : fits at the same time, by joblib
-    random_state : int, RandomState or None
-    verbose : 1 shows a progress bar where there is a terminal
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels; these, groups and strata go by name where they carry names.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample): drawn together; labels are exchanged among groups,
+        or within them where they hold several.
+    strata : array-like of shape (n_distributions,) or None, default=None
+        Labels are exchanged only within these (centre, batch, sex).
+    n_refits : int, default=100
+        Bootstrap samples; may be 0.
+    n_permutations : int, default=99
+        Exchanges of the labels; may be 0.
+    epochs : int or None, default=None
+        Epochs of each refit. None: a fifth of the learner's and at least 10; all of them where it starts at random.
+    max_points : int or None, default=None
+        Points per distribution that refits use at most, drawn anew each time; the permutations share a draw. None: all.
+        Fewer are faster, and give wider intervals.
+    n_top : int, default=20
+        Features that count as selected.
+    confidence : float, default=0.95
+        Confidence level of the intervals.
+    n_jobs : int or None, default=None
+        Fits at the same time, by joblib.
+    random_state : int, RandomState or None, default=0
+        Seed of the draws.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
+
+    Returns
+    -------
+    Stability
+        Intervals, selection frequencies, angles between axes, p- and q-values.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> learner = gm.baselines.LinearDiscriminant(random_state=0)
+    >>> found = gm.interpret.stability(learner, D, y, n_refits=5, n_permutations=0, n_top=1)
+    >>> found.interval.shape, found.refits.shape
+    ((2, 2), (5, 2))
     """
     start = time.perf_counter()
     D = as_distributions(D)
@@ -247,19 +225,21 @@ def stability(
     random = check_random_state(random_state)
     method = _underlying(learner)
     metric = _fitted_metric(method, D, classes[codes])
-    again = Again(method, _shorter(method, epochs), D, max_points, Reference.of(metric, D, _SHARE))
+    refitter = Refitter(method, _shorter(method, epochs), D, max_points, Reference.of(metric, D, _SHARE))
 
     samples = bootstrap_places(codes, groups, n_refits, random) if n_refits else []
-    refits = fit_all(again, [(places, codes[places], _seed(random)) for places in samples], n_jobs, "refits", verbose)
+    refits = fit_all(
+        refitter, [(places, codes[places], _seed(random)) for places in samples], n_jobs, "refits", verbose
+    )
 
     exchange = exchangeable(codes, groups, strata) if n_permutations else None
     drawn = np.array([codes] + [exchange.draw(random) for _ in range(n_permutations) if exchange is not None])
     distinct, place = np.unique([canonical(row) for row in drawn], axis=0, return_inverse=True)
     every, seed = np.arange(len(D)), _seed(random)
-    done = fit_all(again, [(every, labels, seed) for labels in distinct], n_jobs, "permuting", verbose)
+    done = fit_all(refitter, [(every, labels, seed) for labels in distinct], n_jobs, "permuting", verbose)
     arranged = [done[k] for k in place.ravel()]
 
-    n_axes = again.reference.basis.shape[1]
+    n_axes = refitter.reference.basis.shape[1]
     result = Stability(
         features=feature_names(metric, D),
         importance=metric.importance(),
@@ -268,15 +248,95 @@ def stability(
         observed=arranged[0].importance,
         null=_stack([refit.importance for refit in arranged[1:]], D.shape[1]),
         null_angles=_stack([refit.angles for refit in arranged[1:]], n_axes),
-        exchanged="nothing" if exchange is None else exchange.what,
+        exchanged="nothing" if exchange is None else exchange.among,
         partitions=1 if exchange is None else n_partitions(exchange),
-        epochs=again.parameters.get("max_epochs"),
+        epochs=refitter.parameters.get("max_epochs"),
         n_top=min(n_top, D.shape[1]),
         confidence=confidence,
         seconds=time.perf_counter() - start,
     )
     _warn(result)
     return result
+
+
+@dataclass(frozen=True)
+class Discoveries:
+    """How sure it is that a feature matters.
+
+    Attributes
+    ----------
+    p : array of shape (n_features,)
+        Share of arrangements in which the feature is as important, by itself, not adjusted.
+    q : array of shape (n_features,)
+        Estimated share of false ones among the features that stand out as much, and never below `overall`.
+    family_p : array of shape (n_features,)
+        Share of arrangements in which *any* feature stands out as much: the chance of one false feature or more
+        (Westfall & Young 1993).
+    overall : float
+        p-value of the hypothesis that labels say nothing about any feature.
+    smallest : float
+        No p or q can be lower with so many permutations.
+    """
+
+    p: np.ndarray
+    q: np.ndarray
+    family_p: np.ndarray
+    overall: float
+    smallest: float
+
+
+def discoveries(observed: Any, null: Any) -> Discoveries:
+    """p- and q-values of features from few permutations.
+
+    A feature stands out by how many times more important it is than on average over all arrangements: some features
+    (of high variance, say) get weight with any labels, and importance alone would not tell. The q-value is, for those
+    that stand out by as much or more, the mean number of such features over all arrangements, by their number with
+    the data's labels (Tusher, Tibshirani & Chu 2001). It takes all features together, so that it needs no thousands of
+    permutations; the features may have different and dependent nulls, because only numbers of them are averaged.
+
+    That ratio is an estimate, which may be small by luck. So it counts only as far as the labels say something at all:
+    its smallest value is ranked among the smallest values that the other arrangements get when treated the same, and
+    no q is below that rank (`overall`). If labels say nothing, a q below 0.05 comes up with probability 0.05 at most.
+
+    Parameters
+    ----------
+    observed : array of shape (n_features,)
+        Importances with the data's labels.
+    null : array of shape (n_permutations, n_features)
+        Importances with labels exchanged, found in exactly the same way.
+
+    Returns
+    -------
+    Discoveries
+    """
+    observed, null = np.asarray(observed, dtype=np.float64), np.atleast_2d(np.asarray(null, dtype=np.float64))
+    table = np.vstack([observed, null])  # (arrangements, n_features)
+    mean = table.mean(axis=0)
+    excess = np.divide(table, mean, out=np.ones_like(table), where=mean > 0)
+    pool = np.sort(excess, axis=None)
+    tails = [_tail_ratios(row, pool, len(table)) for row in excess]
+    smallest = np.array([ratios.min() for ratios in tails])
+    overall = float(np.mean(smallest <= smallest[0]))
+    return Discoveries(
+        p=np.mean(table >= observed, axis=0),
+        q=np.maximum(np.minimum(tails[0], 1.0), overall),
+        family_p=np.mean(excess.max(axis=1)[:, None] >= excess[0], axis=0),
+        overall=overall,
+        smallest=1.0 / len(table),
+    )
+
+
+def _tail_ratios(row: np.ndarray, pool: np.ndarray, n_rows: int) -> np.ndarray:
+    """For each value, the mean number of values as high in a row of the pool, by their number in this row.
+
+    A lower threshold may have a smaller ratio; the value is then called together with those down to there.
+    """
+    order = np.argsort(-row, kind="stable")
+    expected = (pool.size - np.searchsorted(pool, row[order], side="left")) / n_rows
+    here = row.size - np.searchsorted(np.sort(row), row[order], side="left")
+    ratios = np.empty(row.size)
+    ratios[order] = np.minimum.accumulate((expected / here)[::-1])[::-1]
+    return ratios
 
 
 def _check_numbers(n_refits: Any, n_permutations: Any, n_top: Any, max_points: Any, confidence: Any) -> None:

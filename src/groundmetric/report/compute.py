@@ -19,7 +19,7 @@ from .._anndata.store import trained_from
 from ..estimators import GroundMetricLearner
 from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, compare, folds, permutation_test
-from ..evaluation._kept import read, without_nan, write
+from ..evaluation._cache import read, without_nan, write
 from ..interpret import stability
 from ..interpret.axes import canonical_axes
 from ..interpret.relevance import annotation_relevance
@@ -177,7 +177,7 @@ def evaluate(
         log(f"permuting labels {permutations} times")
         cohort = read_once()
         return permutation_test(
-            _methods(run, cohort)[LEARNED], cohort.D, cohort.y, splits=_folds(cohort), groups=cohort.groups,
+            _methods(run, cohort)[LEARNED], cohort.D, cohort.y, cv=_folds(cohort), groups=cohort.groups,
             n_permutations=permutations, score=SCORE, class_weight=CLASS_WEIGHT, k=_voters(_splits(cohort)),
             n_jobs=n_jobs, random_state=0, verbose=verbose,
         ).to_dict()  # fmt: skip
@@ -196,7 +196,7 @@ def _scores(
     log(f"comparing the learned metric with {', '.join(QUICK)} on held-out samples ({number} folds)")
     splits = _splits(cohort)
     found = compare(
-        _methods(run, cohort), cohort.D, cohort.y, splits=splits, groups=cohort.groups, k=_voters(splits),
+        _methods(run, cohort), cohort.D, cohort.y, cv=splits, groups=cohort.groups, n_neighbors=_voters(splits),
         class_weight=CLASS_WEIGHT, points=False, n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
     held = f"the samples, those of one {group_key} together," if group_key else "the samples"

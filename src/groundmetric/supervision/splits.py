@@ -56,16 +56,16 @@ def check_class_sizes(labels: np.ndarray, groups: Any, least: int, why: str) -> 
             raise ValueError(f"class {_plain(label)!r} has {found} {where}, but {least} are needed: {why}")
 
 
-def number_groups(groups: Any, size: int) -> np.ndarray | None:
-    """Groups as numbers, in the order in which they first appear; None where there are none."""
-    values = group_list(groups, Roll(None, n=size))
+def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | None:
+    """Groups (or strata) as numbers, in the order in which they first appear; None where there are none."""
+    values = group_list(groups, Roll(None, n=size), name)
     if values is None:
         return None
     if len(values) != size:
-        raise ValueError(f"groups has {len(values)} entries for {size} distributions: one is needed for each")
+        raise ValueError(f"{name} has {len(values)} entries for {size} distributions: one is needed for each")
     for value in values:
         if is_missing(value):
-            raise ValueError(f"groups contain a missing value ({value!r}): every distribution needs a group")
+            raise ValueError(f"{name} contain a missing value ({value!r}): every distribution needs one of its own")
     place = {value: code for code, value in enumerate(dict.fromkeys(values))}
     return np.array([place[value] for value in values], dtype=np.intp)
 

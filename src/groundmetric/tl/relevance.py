@@ -22,6 +22,7 @@ from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..estimators._base import class_shares
 from ..learning.options import read_parameters
+from ..interpret.flows import partners
 from ..metrics.cost import euclidean
 from ..supervision.splits import folds
 from ..transport import solve
@@ -189,17 +190,6 @@ def _by_plans(adata: Any, key: str, max_partners: int, seed: int, n_jobs: int | 
     rows = np.flatnonzero(drawn)[cells.order]
     found.iloc[rows] = np.column_stack([(between - within) / travel.unit, between, within])
     return found
-
-
-def partners(codes: np.ndarray, most: int, random: np.random.Generator) -> np.ndarray:
-    """Ordered pairs (sample, partner): for each sample at most so many partners of every class, itself excluded."""
-    pairs = []
-    for sample in range(codes.size):
-        for c in np.unique(codes):
-            others = np.setdiff1d(np.flatnonzero(codes == c), sample)
-            chosen = others if others.size <= most else np.sort(random.choice(others, most, replace=False))
-            pairs += [(sample, other) for other in chosen]
-    return np.array(pairs, dtype=np.intp).reshape(-1, 2)
 
 
 @dataclass

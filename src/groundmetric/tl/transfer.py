@@ -197,7 +197,7 @@ def _predict(result: ad.AnnData, known: Trained, distances: np.ndarray, n_neighb
     names = known.cells.names
     labels = stored.labels.loc[names].to_numpy()
     found = np.unique(labels)
-    shares = vote(distances, labels, found, k=n_neighbors)
+    shares = vote(distances, labels, found, n_neighbors=n_neighbors)
     seen = np.isin(result.obs_names, names)
     if seen.any():
         warnings.warn(

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import TransportKNeighborsClassifier
+from groundmetric._internal.warnings import InterruptedWarning
 from groundmetric.evaluation._run import Cohort, Protocol, Result, attempt
 from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores
 from groundmetric.evaluation.votes import vote
@@ -28,7 +29,7 @@ def run(method, **protocol):
 
 
 def test_distributions_are_voted_on_by_their_nearest():
-    result = run(euclidean(), points=False, k=3)
+    result = run(euclidean(), points=False, n_neighbors=3)
     classifier = TransportKNeighborsClassifier(3).fit(D[TRAIN], NAMES[TRAIN])
     assert result.status == "ok"
     assert_allclose(result.probabilities, classifier.predict_proba(D[TEST]))
@@ -37,11 +38,11 @@ def test_distributions_are_voted_on_by_their_nearest():
 
 
 def test_points_are_voted_on_and_counted_by_distribution():
-    result = run(knowing(), k_points=20)
+    result = run(knowing(), n_point_neighbors=20)
     fitted = knowing().fit(D[TRAIN], NAMES[TRAIN])
     truth = np.repeat(NAMES[TEST], D[TEST].sizes)
     distances = fitted.point_distances(D[TEST].points, D[TRAIN].points)
-    expected = vote(distances, np.repeat(NAMES[TRAIN], D[TRAIN].sizes), COHORT.classes, k=20)
+    expected = vote(distances, np.repeat(NAMES[TRAIN], D[TRAIN].sizes), COHORT.classes, n_neighbors=20)
     assert result.scores["points"] == pytest.approx(scores(truth, expected, COHORT.classes))
     counts = np.array(result.point_counts)
     assert counts.sum(axis=1).tolist() == D[TEST].sizes.tolist()
@@ -50,7 +51,7 @@ def test_points_are_voted_on_and_counted_by_distribution():
 
 
 def test_of_many_points_some_are_drawn():
-    assert np.sum(run(knowing(), max_points=25, k_points=20).point_counts) == 25
+    assert np.sum(run(knowing(), max_points=25, n_point_neighbors=20).point_counts) == 25
 
 
 def test_nothing_of_the_test_part_is_fitted():
@@ -139,7 +140,7 @@ def test_what_a_method_warns_of_is_noted_once():
 def test_an_interrupted_learner_interrupts_the_run():
     class Interrupted(type(knowing())):
         def fit(self, D, y):
-            warnings.warn("interrupted after 3 of 50 epochs", ConvergenceWarning, stacklevel=2)
+            warnings.warn("stopped by the user", InterruptedWarning, stacklevel=2)
             return super().fit(D, y)
 
     with pytest.raises(KeyboardInterrupt):

@@ -36,14 +36,12 @@ def quick(methods=TWO, **options):
 
 @pytest.fixture(scope="module")
 def on_shuffled():
-    return compare(
-        TWO, D, NAMES, splits=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0), clustering="test"
-    )
+    return compare(TWO, D, NAMES, cv=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0), clustering="test")
 
 
 @pytest.fixture(scope="module")
 def on_folds():
-    return compare(TWO, D, NAMES, splits=folds(NAMES, n_splits=3, n_repeats=2, random_state=0))
+    return compare(TWO, D, NAMES, cv=folds(NAMES, n_splits=3, n_repeats=2, random_state=0))
 
 
 def test_the_right_metric_wins_by_a_margin_that_is_sure(on_shuffled, on_folds):
@@ -94,7 +92,7 @@ def test_points_of_folds_are_pooled_by_their_counts(on_folds):
 
 
 def test_leave_one_out_has_scores_that_no_single_split_has():
-    found = quick({"means": means(0)}, splits=leave_one_out(NAMES))
+    found = quick({"means": means(0)}, cv=leave_one_out(NAMES))
     assert np.isnan(found.scores("roc_auc")["means"]).all()
     area = found.estimate("means", "roc_auc")
     assert 0.5 < area.low <= area.value <= 1.0
@@ -103,7 +101,7 @@ def test_leave_one_out_has_scores_that_no_single_split_has():
 
 def test_groups_are_drawn_whole():
     splits = leave_one_group_out(DONORS)
-    apart, together = (quick(splits=splits, groups=groups) for groups in (None, DONORS))
+    apart, together = (quick(cv=splits, groups=groups) for groups in (None, DONORS))
     assert apart.estimate("Euclid").value == together.estimate("Euclid").value
     assert_array_equal(together._draws[:, :6], together._draws[:, 6:12])  # three distributions of each donor
     assert "outer groups" in together.to_markdown()
@@ -126,7 +124,7 @@ def test_predictions_are_averaged_over_the_splits_that_tested_a_distribution(on_
 
 
 def test_every_other_method_is_compared_with_the_reference():
-    found = quick({**TWO, "means": means()}, splits=folds(NAMES, n_splits=3, random_state=0))
+    found = quick({**TWO, "means": means()}, cv=folds(NAMES, n_splits=3, random_state=0))
     table = found.against()
     assert list(table) == ["Euclid", "means"]
     assert all(adjusted >= difference.p for difference, adjusted in table.values())
@@ -153,7 +151,7 @@ def test_tables(on_shuffled, on_folds, tmp_path):
 
 
 def test_a_comparison_goes_through_json(on_shuffled, on_folds):
-    for found in (on_shuffled, on_folds, quick(splits=leave_one_out(NAMES))):
+    for found in (on_shuffled, on_folds, quick(cv=leave_one_out(NAMES))):
         text = json.dumps(found.to_dict(), allow_nan=False)
         again = Comparison.from_dict(json.loads(text))
         assert again.to_markdown() == found.to_markdown()
@@ -165,9 +163,7 @@ def test_a_child_gives_the_same():
         *leave_one_out(NAMES)[:2],
         *folds(NAMES, n_splits=3, random_state=0),
     ]  # training parts in one piece, and not
-    here, there = (
-        compare(TWO, D, NAMES, splits=splits, clustering="all", time_limit=limit) for limit in (None, 1000.0)
-    )
+    here, there = (compare(TWO, D, NAMES, cv=splits, clustering="all", time_limit=limit) for limit in (None, 1000.0))
     assert here.levels == there.levels
     assert [result.probabilities for result in here.results["knowing"]] == [
         result.probabilities for result in there.results["knowing"]
@@ -185,7 +181,7 @@ def test_the_default_is_ten_shuffled_splits_with_a_fifth_tested():
 
 
 def test_splits_of_scikit_learn_know_the_groups():
-    found = quick(splits=GroupKFold(3), groups=DONORS)
+    found = quick(cv=GroupKFold(3), groups=DONORS)
     assert len(found.splits) == 3
 
 
@@ -200,7 +196,7 @@ def test_a_method_that_fails_later_is_reported_and_the_others_go_on():
     hit = [0 in train for train, _ in splits]
     assert not hit[0] or 0 < sum(hit) < 4
     splits.sort(key=lambda split: 0 in split[0])  # the first split is one that goes well
-    found = quick({"fussy": Fussy(), "means": means()}, splits=splits)
+    found = quick({"fussy": Fussy(), "means": means()}, cv=splits)
     assert found.status("means") == "ok"
     assert found.status("fussy") == f"error: RuntimeError: not him in {sum(hit)} of 4 splits"
     assert np.isnan(found.scores()["fussy"]).tolist() == sorted(hit)
@@ -211,7 +207,7 @@ def test_a_method_that_fails_later_is_reported_and_the_others_go_on():
 
 def test_the_first_error_of_a_few_points_is_forgiven_where_the_whole_goes_well():
     found = quick(
-        {"picky": failing("few"), "means": means()}, splits=shuffled(NAMES, n_splits=2, test_size=0.3, random_state=0)
+        {"picky": failing("few"), "means": means()}, cv=shuffled(NAMES, n_splits=2, test_size=0.3, random_state=0)
     )
     assert found.status("picky") == "ok"
 
@@ -229,7 +225,7 @@ def test_a_method_that_cannot_run_is_said_before_the_long_work():
     with pytest.raises(
         ValueError, match="'broken': error: RuntimeError: no good; 'worse': error: RuntimeError: even less"
     ):
-        compare(methods, cohort, labels, splits=folds(labels, n_splits=3, random_state=0))
+        compare(methods, cohort, labels, cv=folds(labels, n_splits=3, random_state=0))
     assert fits == [30]  # a rehearsal on a few points, and no more
 
 
@@ -238,7 +234,7 @@ def test_all_methods_may_run_out(monkeypatch):
         def fit(self, D, y):
             raise MemoryError
 
-    found = quick({"greedy": Greedy()}, splits=folds(NAMES, n_splits=3, random_state=0))
+    found = quick({"greedy": Greedy()}, cv=folds(NAMES, n_splits=3, random_state=0))
     assert found.status("greedy") == "OOM"
     assert "| greedy | OOM |" in found.to_markdown()
     assert np.isnan(found.estimate("greedy").value)
@@ -247,7 +243,7 @@ def test_all_methods_may_run_out(monkeypatch):
 def test_classifiers_and_distances_are_compared_alike():
     truth = dict(zip(D.names, NAMES.tolist(), strict=True))
     splits = folds(NAMES, n_splits=3, random_state=0)
-    found = compare({"oracle": oracle(["low", "mid", "top"], truth), "knowing": knowing()}, D, NAMES, splits=splits)
+    found = compare({"oracle": oracle(["low", "mid", "top"], truth), "knowing": knowing()}, D, NAMES, cv=splits)
     assert found.estimate("oracle").value == 1.0
     assert np.isnan(found.estimate("oracle", level="points").value)
     assert "| oracle | – |" in found.to_markdown().split("## Points")[1]
@@ -255,11 +251,13 @@ def test_classifiers_and_distances_are_compared_alike():
 
 def test_too_few_voters_are_said_so():
     splits = shuffled(NAMES, n_splits=2, test_size=1 / 3, random_state=0)
-    with pytest.warns(UserWarning, match="k is 20, but a training part has only 12 distributions: all of them vote"):
-        found = quick({"means": means()}, splits=splits, k=20)
-    assert "k is 20, but" in found.to_markdown()
-    with pytest.warns(UserWarning, match="k_points is 200, but a training part has only 108 points"):
-        compare({"knowing": knowing()}, D, NAMES, splits=splits, k_points=200)
+    with pytest.warns(
+        UserWarning, match="n_neighbors is 20, but a training part has only 12 distributions: all of them vote"
+    ):
+        found = quick({"means": means()}, cv=splits, n_neighbors=20)
+    assert "n_neighbors is 20, but" in found.to_markdown()
+    with pytest.warns(UserWarning, match="n_point_neighbors is 200, but a training part has only 108 points"):
+        compare({"knowing": knowing()}, D, NAMES, cv=splits, n_point_neighbors=200)
 
 
 def test_the_learner_itself_is_a_method():
@@ -267,7 +265,7 @@ def test_the_learner_itself_is_a_method():
         {"learned": GroundMetricLearner(max_epochs=8, random_state=0), "Euclid": euclidean()},
         D,
         NAMES,
-        splits=folds(NAMES, groups=DONORS, n_splits=3, random_state=0),
+        cv=folds(NAMES, groups=DONORS, n_splits=3, random_state=0),
         groups=DONORS,
     )
     assert found.estimate("learned").value > 0.8
@@ -282,16 +280,16 @@ def test_the_learner_itself_is_a_method():
         ({"methods": {"x": 3}}, "method 'x' is 3: expected a scikit-learn estimator"),
         ({"methods": {"x": BaseEstimator()}}, "method 'x' is BaseEstimator"),
         ({"y": NAMES[:4]}, "y has shape"),
-        ({"k": 0}, "k is 0"),
-        ({"k_points": 1.5}, "k_points is 1.5"),
+        ({"n_neighbors": 0}, "n_neighbors is 0"),
+        ({"n_point_neighbors": 1.5}, "n_point_neighbors is 1.5"),
         ({"weights": "cubic"}, "weights is 'cubic'"),
         ({"clustering": "most"}, "clustering is 'most': expected None, 'test' or 'all'"),
         ({"only": {"colour": "red"}}, "no annotation 'colour'"),
         ({"max_points": 0}, "max_points is 0"),
         ({"groups": DONORS[:4]}, "groups has 4 entries for 18 distributions"),
-        ({"groups": DONORS, "splits": leave_one_out(NAMES)}, "split 0 divides group 'donor 0'"),
+        ({"groups": DONORS, "cv": leave_one_out(NAMES)}, "split 0 divides group 'donor 0'"),
         ({"groups": ["a"] * 6 + ["b"] * 6 + ["c"] * 6}, "class 'low' has 1 groups"),
-        ({"splits": [([0, 1], [2])]}, "has no distribution of class 'mid' to learn from"),
+        ({"cv": [([0, 1], [2])]}, "has no distribution of class 'mid' to learn from"),
         ({"time_limit": 0.0}, "time_limit is 0.0"),
     ],
 )

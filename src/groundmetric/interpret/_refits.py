@@ -1,4 +1,4 @@
-"""Learning again and again: from distributions drawn anew, and with labels exchanged."""
+"""Refits of a learner on bootstrap samples of the distributions and with labels exchanged, for `stability`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from ..distributions import Distributions
-from ..evaluation.permutation import Exchange
+from ..evaluation.permutation import Exchangeability
 from ..evaluation.statistics import resample
 from ..metrics.base import GroundMetric
 from ..supervision.splits import number_groups
@@ -37,7 +37,7 @@ class Reference:
 
     @classmethod
     def of(cls, metric: GroundMetric, D: Distributions, share: float) -> Reference:
-        """So many principal axes as carry this share of the variance of the projected points."""
+        """The principal axes that carry this share of the variance of the projected points."""
         _, variance = principal_rotation(metric, D)
         carried = np.cumsum(variance) / variance.sum()
         n_axes = int(np.searchsorted(carried, share - 1e-12)) + 1
@@ -63,7 +63,7 @@ def _orthonormal(z: np.ndarray, n_axes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Refit:
-    """What is kept of a fit: importances, and how far its axes are from those of reference."""
+    """Importances of a fit, and the angles between its axes and those of the reference."""
 
     importance: np.ndarray
     angles: np.ndarray
@@ -71,8 +71,8 @@ class Refit:
 
 
 @dataclass(frozen=True)
-class Again:
-    """All that refits share."""
+class Refitter:
+    """Learner, parameters and data that all refits share."""
 
     method: Any
     parameters: dict[str, Any]
@@ -93,7 +93,7 @@ class Again:
 
 
 def fit_all(
-    again: Again, jobs: list[tuple[np.ndarray, np.ndarray, int]], n_jobs: int | None, title: str, verbose: int
+    refitter: Refitter, jobs: list[tuple[np.ndarray, np.ndarray, int]], n_jobs: int | None, title: str, verbose: int
 ) -> list[Refit]:
     """A refit for every job (places, labels, seed), side by side, in order."""
     run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
@@ -102,7 +102,7 @@ def fit_all(
         tqdm(total=len(jobs), desc=title, unit="fit", disable=None if verbose else True, leave=False) as bar,
     ):
         done = []
-        for refit in run(joblib.delayed(again)(*job) for job in jobs):
+        for refit in run(joblib.delayed(refitter)(*job) for job in jobs):
             done.append(refit)
             bar.update()
     return done
@@ -110,7 +110,7 @@ def fit_all(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the first fit has said already, e.g. that a class has one distribution.
+    """Without warnings: the first fit has given them already, e.g. that a class has one distribution.
 
     Filters belong to the process: only its main thread may set them and put them back.
     """
@@ -123,7 +123,7 @@ def _quiet() -> Iterator[None]:
 
 
 def bootstrap_places(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Places of distributions drawn with replacement within their class (whole groups, where given).
+    """Indices of distributions drawn with replacement within their class (whole groups, where given).
 
     Every class that has several distributions is drawn with at least two different ones: of one alone, or copies of
     it, nothing can be learned about the class. A class of one keeps it.
@@ -166,7 +166,7 @@ def canonical(codes: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(first))[codes]
 
 
-def n_partitions(exchange: Exchange) -> int:
+def n_partitions(exchange: Exchangeability) -> int:
     """How many arrangements of labels differ by more than the names of the classes."""
     classes = np.unique(exchange.labels)
     if classes.size > 6:
@@ -180,8 +180,8 @@ def n_partitions(exchange: Exchange) -> int:
     return exchange.arrangements // same
 
 
-def _contents(exchange: Exchange, names: np.ndarray) -> list[Counter]:
+def _contents(exchange: Exchangeability, names: np.ndarray) -> list[Counter]:
     """Which labels the blocks hold, in each list of blocks that may be exchanged."""
     return [
-        Counter(tuple(sorted(names[exchange.labels[block]].tolist())) for block in blocks) for blocks in exchange.alike
+        Counter(tuple(sorted(names[exchange.labels[block]].tolist())) for block in blocks) for blocks in exchange.blocks
     ]

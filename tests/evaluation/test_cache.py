@@ -7,7 +7,7 @@ import pytest
 
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
 from groundmetric.evaluation import compare, shuffled
-from groundmetric.evaluation._kept import Kept, fingerprint, key_of
+from groundmetric.evaluation._cache import ResultCache, fingerprint, key_of
 from groundmetric.evaluation._run import Cohort, Protocol, Result
 
 from .methods import euclidean, knowing, tiny_cohort
@@ -43,23 +43,23 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
     learner = GroundMetricLearner(max_epochs=3, random_state=0)
     stopping, _ = counting(stop_after=3)  # its rehearsal and two splits
     with pytest.raises(KeyboardInterrupt):
-        compare({"learned": learner, "counting": stopping}, D, y, splits=SPLITS, resume=tmp_path)
+        compare({"learned": learner, "counting": stopping}, D, y, cv=SPLITS, resume=tmp_path)
     assert len(list(tmp_path.glob("*.json"))) == 5  # of both on two splits, and of the learner on the third
     going_on, fits = counting()
-    resumed = compare({"learned": learner, "counting": going_on}, D, y, splits=SPLITS, resume=tmp_path)
+    resumed = compare({"learned": learner, "counting": going_on}, D, y, cv=SPLITS, resume=tmp_path)
     assert len(fits) == 1
-    unbroken = compare({"learned": learner, "counting": counting()[0]}, D, y, splits=SPLITS)
+    unbroken = compare({"learned": learner, "counting": counting()[0]}, D, y, cv=SPLITS)
     assert without_times(resumed) == without_times(unbroken)
 
 
 def test_what_is_done_is_not_done_again(tmp_path):
     first, fits = counting()
-    compare({"one": first}, D, y, splits=SPLITS, points=False, resume=tmp_path)
+    compare({"one": first}, D, y, cv=SPLITS, points=False, resume=tmp_path)
     assert len(fits) == 4  # with the rehearsal
     again, fits = counting()
-    compare({"another name": again}, D, y, splits=SPLITS, points=False, resume=tmp_path)
+    compare({"another name": again}, D, y, cv=SPLITS, points=False, resume=tmp_path)
     assert fits == []
-    compare({"one": again}, D, y, splits=SPLITS, points=False, k=3, resume=tmp_path)  # another question
+    compare({"one": again}, D, y, cv=SPLITS, points=False, n_neighbors=3, resume=tmp_path)  # another question
     assert len(fits) == 4
 
 
@@ -100,34 +100,52 @@ def test_keys_of_sparse_points_and_of_equal_copies_agree():
     assert keys[0] == keys[1] != fingerprint(COHORT, Protocol())
 
 
+def cached(folder, method, time_limit=None, memory_limit=None):
+    """The cached result of a method on the first split, with the cache itself."""
+    cache = ResultCache(folder, COHORT, Protocol(), {"method": method}, time_limit, memory_limit)
+    return cache, cache.get(method, *SPLITS[0])
+
+
 @pytest.mark.parametrize("damage", ["", "{", '{"result": 3}', '{"result": {"status": "ok", "colour": 1}}'])
 def test_a_damaged_file_counts_as_none(tmp_path, damage):
-    kept = Kept(tmp_path / "deep" / "folder")
-    kept.put("key", Result(), None, None)
-    assert kept.get("key", None, None) == Result()
-    (tmp_path / "deep" / "folder" / "key.json").write_text(damage)
-    assert kept.get("key", None, None) is None
+    folder = tmp_path / "deep" / "folder"
+    cache, _ = cached(folder, knowing())
+    cache.put(knowing(), *SPLITS[0], Result())
+    assert cached(folder, knowing())[1] == Result()
+    next(folder.iterdir()).write_text(damage)
+    assert cached(folder, knowing())[1] is None
 
 
 def test_nothing_half_written_is_left(tmp_path):
-    kept = Kept(tmp_path)
-    kept.put("key", Result(), None, None)
-    assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
-    assert json.loads((tmp_path / "key.json").read_text())["result"]["status"] == "ok"
+    cache, _ = cached(tmp_path, knowing())
+    cache.put(knowing(), *SPLITS[0], Result())
+    (path,) = tmp_path.iterdir()
+    assert path.name == key_of(knowing(), *SPLITS[0], fingerprint(COHORT, Protocol())) + ".json"
+    assert json.loads(path.read_text())["result"]["status"] == "ok"
 
 
-def test_failures_are_tried_again_where_they_might_succeed(tmp_path):
-    kept = Kept(tmp_path)
-    kept.put("slow", Result("OOT"), 10.0, None)
-    kept.put("greedy", Result("OOM"), None, 100.0)
-    kept.put("wrong", Result("error: mistake"), None, None)
-    assert kept.get("slow", 10.0, None).status == kept.get("slow", 5.0, None).status == "OOT"
-    assert kept.get("slow", 20.0, None) is kept.get("slow", None, None) is None
-    assert kept.get("greedy", None, 50.0).status == "OOM"
-    assert kept.get("greedy", None, 200.0) is kept.get("wrong", None, None) is None
+def test_without_a_folder_nothing_is_cached():
+    cache, _ = cached(None, knowing())
+    cache.put(knowing(), *SPLITS[0], Result())
+    assert cache.get(knowing(), *SPLITS[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "limits", "tight", "loose"),
+    [
+        ("OOT", (10.0, None), [(10.0, None), (5.0, None)], [(20.0, None), (None, None)]),
+        ("OOM", (None, 100.0), [(None, 50.0)], [(None, 200.0)]),
+        ("error: mistake", (None, None), [], [(None, None)]),
+    ],
+)
+def test_failures_are_run_again_where_they_might_succeed(tmp_path, status, limits, tight, loose):
+    cache, _ = cached(tmp_path, knowing(), *limits)
+    cache.put(knowing(), *SPLITS[0], Result(status))
+    assert [cached(tmp_path, knowing(), *other)[1].status for other in tight] == [status] * len(tight)
+    assert all(cached(tmp_path, knowing(), *other)[1] is None for other in loose)
 
 
 def test_a_method_that_cannot_be_recognised_again_is_refused_at_once(tmp_path):
     learner = GroundMetricLearner(penalty=lambda W: 0.0)
     with pytest.raises(ValueError, match="method 'odd' cannot be recognised in another run"):
-        compare({"odd": learner}, D, y, splits=SPLITS, resume=tmp_path)
+        compare({"odd": learner}, D, y, cv=SPLITS, resume=tmp_path)
