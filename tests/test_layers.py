@@ -6,8 +6,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
     "_internal", "distributions", "metrics", "distributed", "transport", "distances", "supervision", "learning",
-    "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "pp", "tl", "pl", "datasets", "report",
-    "cli",
+    "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "pp", "get", "tl", "pl", "datasets",
+    "report", "cli",
 ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ _MODULES = (
     "baselines",
     "datasets",
     "evaluation",
+    "get",
     "interpret",
     "learning",
     "neural",
@@ -43,6 +44,7 @@ __all__ = [
     "baselines",
     "datasets",
     "evaluation",
+    "get",
     "interpret",
     "kneighbors",
     "learning",
@@ -55,7 +57,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, evaluation, interpret, learning, pl, pp, report, tl, transport
+    from . import baselines, datasets, evaluation, get, interpret, learning, pl, pp, report, tl, transport
     from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
     from .estimators import (

@@ -211,7 +211,7 @@ def learn(
     varm["groundmetric_components"] : the components, 0 for genes that were not selected (not with `use_rep`)
     var["groundmetric_importance"] : share of each gene, summing to 1 (not with `use_rep`)
     obs["groundmetric_sampled"] : which cells were drawn
-    uns["groundmetric"] : parameters, labels, history, version, and the metric itself; `tl.metric` rebuilds it
+    uns["groundmetric"] : parameters, labels, history, version, and the metric itself; `get.metric` rebuilds it
     """
     check_draw(n_cells, random_state)
     learner = make_learner(parameters, random_state)

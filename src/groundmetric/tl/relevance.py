@@ -44,7 +44,7 @@ def held_out_accuracy(
     A sample is either learned from or held out, with all its cells; so is a group of samples.
     """
     with Source(adata) as source:
-        entry = source.noted(key)
+        entry = source.uns_entry(key)
         stored = recall(entry, key, "adata")
         params = stored.params
         samples = samples_of(source.obs, params["sample_key"])
@@ -174,7 +174,7 @@ def cell_relevance(
 
 def _by_plans(adata: Any, key: str, max_partners: int, seed: int, n_jobs: int | None) -> pd.DataFrame:
     with Source(adata) as source:
-        stored = recall(source.noted(key), key, "adata")
+        stored = recall(source.uns_entry(key), key, "adata")
         who = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in who.names if name in stored.labels.index]
         cells = compared_cells(source, who, key, only=labelled)

@@ -114,7 +114,7 @@ def samples(
     if n_neighbors < 2:
         raise ValueError(f"n_neighbors is {n_neighbors}: at least 2 are needed, the sample itself and another")
     with Source(adata) as source:
-        stored = recall(source.noted(key), key, "adata")
+        stored = recall(source.uns_entry(key), key, "adata")
         who = samples_of(source.obs, sample_key or stored.params["sample_key"])
         distances = pairwise_distances(compared_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
         obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), who)
@@ -199,7 +199,7 @@ def average(
     if not 0.0 <= weight <= 1.0:
         raise ValueError(f"weight is {weight}: expected a number from 0 (learned) to 1 (Euclidean)")
     with Source(adata) as source:
-        stored = recall(source.noted(key), key, "adata")
+        stored = recall(source.uns_entry(key), key, "adata")
         learned = np.asarray(source.representation(f"X_{key}"))
         use_rep = use_rep or stored.params.get("use_rep") or ("X_pca" if "X_pca" in adata.obsm else None)
         if use_rep is not None:
