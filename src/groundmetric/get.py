@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["distances", "importance", "metric"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def metric(adata: Any, *, key: str = "groundmetric") -> GroundMetric:
     """Rebuild the metric that `tl.learn` found.
 

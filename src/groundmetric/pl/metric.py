@@ -33,11 +33,14 @@ def importance(
 
     Parameters
     ----------
-    metric : a GroundMetric or a learner; a mapping (or Series) of names to shares; or AnnData with
+    metric : GroundMetric, learner or AnnData
+        A GroundMetric or a learner; a mapping (or Series) of names to shares; or AnnData with
         `var["<key>_importance"]`
-    intervals : lower and upper ends, (2, n_features), in the order of the features, drawn as whiskers; for AnnData also
+    intervals : array-like or None
+        Lower and upper ends, (2, n_features), in the order of the features, drawn as whiskers; for AnnData also
         two columns of `var`
-    gene_symbols : for AnnData, the column of `var` with the names to show
+    gene_symbols : str or None
+        For AnnData, the column of `var` with the names to show
     """
     shares, names = _shares(metric, gene_symbols, key)
     top = np.argsort(-shares, kind="stable")[:n]
@@ -78,8 +81,10 @@ def components(
 
     Parameters
     ----------
-    metric : a GroundMetric or a learner, or AnnData with `varm["<key>_components"]` and `var["<key>_importance"]`
-    gene_symbols : for AnnData, the column of `var` with the names to show
+    metric : GroundMetric, learner or AnnData
+        A GroundMetric or a learner, or AnnData with `varm["<key>_components"]` and `var["<key>_importance"]`
+    gene_symbols : str or None
+        For AnnData, the column of `var` with the names to show
     """
     weights, names, may_rotate = _weights(metric, gene_symbols, key)
     rotated, shares = rotate_components(weights) if may_rotate else _by_strength(weights)

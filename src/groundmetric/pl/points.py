@@ -78,11 +78,16 @@ def cells(
 
     Parameters
     ----------
-    adata : AnnData; or places of cells, (n, 2), with their labels `y`
-    color : a column of `obs` or a gene; several give a panel each
-    basis : places in `obsm`. None: "X_umap", or else the principal axes of the learned space, `obsm["X_<key>"]`
-    ax : axes, as many as panels
-    palette : colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's
+    adata : AnnData or array of shape (n, 2)
+        Cells; or their places, with their labels `y`
+    color : str, sequence of str or None
+        A column of `obs` or a gene; several give a panel each
+    basis : str or None
+        Places in `obsm`. None: "X_umap", or else the principal axes of the learned space, `obsm["X_<key>"]`
+    ax : matplotlib axes or None
+        Axes, as many as panels
+    palette : dict, sequence or None
+        Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's
 
     Returns
     -------

@@ -61,9 +61,12 @@ def scores(
 
     Parameters
     ----------
-    rows : name to (value, low, high); where low or high are None or NaN, there is no whisker
-    reference : is drawn as a dashed line, e.g. the score of guessing
-    name : of the numbers
+    rows : dict
+        Name to (value, low, high); where low or high are None or NaN, there is no whisker
+    reference : float or None
+        Drawn as a dashed line, e.g. the score of guessing
+    name : str
+        What the numbers are called
     """
     if not rows:
         raise ValueError("rows are empty: at least one is needed")
@@ -89,7 +92,8 @@ def stability(result: Any, ax: Axes | None = None, *, n: int = 20, level: float 
 
     Parameters
     ----------
-    result : Stability, from `interpret.stability`
+    result : Stability
+        From `interpret.stability`
     """
     top = np.argsort(-result.importance, kind="stable")[:n]
     rows, found = np.arange(top.size), result.discoveries
@@ -135,8 +139,10 @@ def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
 
     Parameters
     ----------
-    result : Flow, from `interpret.flow`
-    least : bands of less mass are left out
+    result : Flow
+        From `interpret.flow`
+    least : float
+        Bands of less mass are left out
     """
     mass, distance = result.mass, result.distance
     shown = (mass >= least) & np.isfinite(distance)
