@@ -20,8 +20,8 @@ def make_modes(
     points_per_mode: int = 100,
     spread: float = 1.5,
     signal_scale: float = 1.25,
-    shared_signal: tuple of two float = (0.0, 40.0),
-    shared_noise: tuple of two float = (0.0, 50.0),
+    shared_signal: tuple[float, float] = (0.0, 40.0),
+    shared_noise: tuple[float, float] = (0.0, 50.0),
     random_state: Any = None,
 ) -> tuple[Distributions, np.ndarray]:
     """Three-modal distributions of several classes that differ in one mode, along one feature.
