@@ -8,8 +8,7 @@ import scanpy as sc
 from scipy.stats import spearmanr
 
 import groundmetric as gm
-from groundmetric.tl.samples import set_neighbors
-from groundmetric.tl.trajectory import pseudotime
+from groundmetric.tl.samples import pseudotime, set_neighbors
 
 
 @pytest.fixture(scope="module")
