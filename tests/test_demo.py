@@ -219,7 +219,8 @@ def run_python(*arguments):
 
 SMALL = """
 import functools, sys
-from groundmetric import cli, datasets, demo
+from groundmetric import cli, datasets
+from groundmetric.cli import _demo as demo
 small = {"Small": lambda seed: datasets.make_modes(1, 10.0, points_per_mode=3, random_state=seed)}
 cohort = {"n_samples_per_condition": 3, "cells_per_sample": 15, "n_genes": 120}
 demo.run = functools.partial(demo.run, loaders=small, cohort=cohort, max_epochs=2, refits=1, permutations=0)
