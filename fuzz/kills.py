@@ -52,8 +52,8 @@ LEARN = Command(
 )  # fmt: skip
 EVALUATE = Command(
     ROWS[1],
-    ("evaluate", "@cells.h5ad", *COLUMNS, "--cells", "10", "--methods", "euclidean,pseudobulk", "--folds", "3",
-     "-o", "@evaluated"),
+    ("evaluate", "@cells.h5ad", *COLUMNS, "--cells", "10", "--methods", "euclidean,pseudobulk",
+     "--cv", "k-fold", "--n-splits", "3", "-o", "@evaluated"),
     ("--resume", "--force"), "evaluated", frozenset({"evaluated"}),
 )  # fmt: skip
 REPORT = Command(

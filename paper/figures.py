@@ -15,6 +15,7 @@ from groundmetric import pl
 from groundmetric._internal.files import replacing
 from groundmetric._internal.tables import prose
 from groundmetric.estimators.preprocessing import feature_moments
+from groundmetric.pl.style import COLOURS, INK, STYLE
 
 from . import published as paper
 from .protocol import DEFAULTS, LEARNED, Plan, halves, learner, methods_of_the_paper, synthetic
@@ -34,7 +35,7 @@ def _draw(name: str, plan: Plan, folder: Path) -> str:
     ours = learner(plan).fit(D[train], y[train])
     methods = methods_of_the_paper(plan)
     euclid = methods["Euclidean"].fit(D)
-    with mpl.rc_context(pl.STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.9, 8.4), layout="constrained")
         grid = figure.subplots(3, 3)
         pl.points(D, y, grid[0, 0])
@@ -76,7 +77,7 @@ def save(figure: Figure, folder: Path, name: str) -> str:
 
 def draw_classification(found: dict[str, Any], folder: Path) -> str:
     """Accuracy of distributions with its interval, and the paper's mean ± SD beside it."""
-    with mpl.rc_context(pl.STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 3.6), layout="constrained")
         panels = figure.subplots(1, len(found), sharey=True)
         for ax, (name, study) in zip(np.ravel(panels), found.items(), strict=True):
@@ -85,9 +86,9 @@ def draw_classification(found: dict[str, Any], folder: Path) -> str:
             printed = paper.CLASSIFICATION[name, "distributions"]
             known = {place: printed[method] for place, method in enumerate(rows) if method in printed}
             means, spreads = ([getattr(a, part) for a in known.values()] for part in ("mean", "sd"))
-            look: dict[str, Any] = {"fmt": "s", "ms": 3, "mfc": "white", "c": pl.COLOURS[1], "lw": 1}
+            look: dict[str, Any] = {"fmt": "s", "ms": 3, "mfc": "white", "c": COLOURS[1], "lw": 1}
             ax.errorbar(means, np.array(list(known)) + 0.3, xerr=spreads, label="paper, mean ± SD", **look)
-            ax.axvline(1 / 3, color=pl.INK, lw=0.6, ls=":", label="chance")
+            ax.axvline(1 / 3, color=INK, lw=0.6, ls=":", label="chance")
             ax.set(xlabel="accuracy of 5-NN among distributions", title=name, xlim=(0, 1.02))
         figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return save(figure, folder, "classification")
@@ -97,7 +98,7 @@ def draw_scores(studies: dict[str, dict[str, Any]], score: str, folder: Path, na
     """A panel per study: the score of every method with its interval."""
     rows = -(-len(studies) // columns)
     columns = min(columns, len(studies))
-    with mpl.rc_context(pl.STYLE):
+    with mpl.rc_context(STYLE):
         most = max(len(study["rows"]) for study in studies.values())
         figure = Figure(figsize=(1.4 + 2.3 * columns, (0.8 + 0.18 * most) * rows), layout="constrained")
         panels = list(np.ravel(figure.subplots(rows, columns, sharey=True)))
@@ -119,7 +120,7 @@ def _intervals(ax: Axes, rows: dict[str, dict[str, float]]) -> None:
             row["mean"] if row[end] is None or not np.isfinite(row[end]) else row[end] for end in ("low", "high")
         )
         ours = place == 0 or list(rows)[place] == DEFAULTS
-        shade = pl.COLOURS[0] if ours else pl.INK
+        shade = COLOURS[0] if ours else INK
         label = "here, with 95 % interval" if place == 0 else None
         ax.plot([low, high], [place, place], color=shade, lw=1.2)
         ax.plot(row["mean"], place, "o", color=shade, ms=4, label=label)
@@ -129,7 +130,7 @@ def _intervals(ax: Axes, rows: dict[str, dict[str, float]]) -> None:
 
 def draw_surface(found: dict[str, Any], folder: Path) -> str:
     """Accuracy by margin and strength, for both levels and data sets."""
-    with mpl.rc_context(pl.STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(6.2, 5.4), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True, sharey=True)
         ticks = [f"{value:g}" for value in found["grid"]]

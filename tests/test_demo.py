@@ -219,7 +219,8 @@ def run_python(*arguments):
 
 SMALL = """
 import functools, sys
-from groundmetric import cli, datasets, demo
+from groundmetric import cli, datasets
+from groundmetric.cli import _demo as demo
 small = {"Small": lambda seed: datasets.make_modes(1, 10.0, points_per_mode=3, random_state=seed)}
 cohort = {"n_samples_per_condition": 3, "cells_per_sample": 15, "n_genes": 120}
 demo.run = functools.partial(demo.run, loaders=small, cohort=cohort, max_epochs=2, refits=1, permutations=0)
@@ -238,7 +239,7 @@ def test_command_prints_findings_as_json_alone(tmp_path):
 
 def test_bad_output_is_one_line_and_code_2(tmp_path):
     (tmp_path / "file").write_text("mine")
-    done = run_python("-m", "groundmetric.cli", "demo", "--output", str(tmp_path / "file"))
+    done = run_python("-m", "groundmetric", "demo", "--output", str(tmp_path / "file"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"groundmetric demo: output {str(tmp_path / 'file')!r} is a file: give a folder\n"
     assert (tmp_path / "file").read_text() == "mine"

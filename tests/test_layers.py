@@ -5,9 +5,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
-    "_internal", "distributions", "metrics", "transport", "distributed", "distances", "supervision", "learning",
-    "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "pp", "tl", "pl", "datasets", "report",
-    "cli",
+    "_internal", "distributions", "metrics", "distributed", "transport", "distances", "supervision", "learning",
+    "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "pp", "get", "tl", "pl", "datasets",
+    "report", "cli",
 ]  # fmt: skip
 
 

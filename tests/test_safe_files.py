@@ -163,7 +163,7 @@ def test_missing_numbers_and_marks_in_a_table(tmp_path):
         assert list(csv.reader(file))[1:] == [["", ""], ['say "x"', "two\r\nlines"], ["gene, 1", "True"]]
 
 
-@pytest.mark.parametrize("module", ["groundmetric", "groundmetric.cli"])
+@pytest.mark.parametrize("module", ["groundmetric"])
 def test_the_package_runs_as_a_module(module):
     done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"groundmetric {gm.__version__}\n"), done.stderr

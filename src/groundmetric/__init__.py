@@ -24,6 +24,7 @@ _MODULES = (
     "baselines",
     "datasets",
     "evaluation",
+    "get",
     "interpret",
     "learning",
     "neural",
@@ -47,6 +48,7 @@ __all__ = [
     "bounded_distances",
     "datasets",
     "evaluation",
+    "get",
     "interpret",
     "kneighbors",
     "learning",
@@ -61,7 +63,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, evaluation, interpret, learning, penalties, pl, pp, report, tl, transport
+    from . import baselines, datasets, evaluation, get, interpret, learning, penalties, pl, pp, report, tl, transport
     from .distances import bounded_distances, kneighbors, pairwise_distances, search_neighbors
     from .distributions import Distributions
     from .estimators import (

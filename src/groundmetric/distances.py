@@ -343,7 +343,7 @@ def search_neighbors(
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [9.0]], groups=["a", "b", "c"])
+    >>> D = gm.Distributions([[0.0], [1.0], [9.0]], samples=["a", "b", "c"])
     >>> gm.search_neighbors(D, n_neighbors=1).n_solves
     2
     """

@@ -15,6 +15,10 @@ from ._anndata.source import Source
 __all__ = ["select_genes", "subsample"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def select_genes(
     adata: Any,
     *,
@@ -30,12 +34,15 @@ def select_genes(
 
     Parameters
     ----------
-    adata : AnnData, in memory or backed
+    adata : AnnData
+        In memory or backed
     method : {"variance", "highly_variable"}
         "variance": genes whose variance over all cells is above the average variance (the paper's rule).
         "highly_variable": as scanpy marks them; `sc.pp.highly_variable_genes` is run unless it has been.
-    layer : use this layer rather than X
-    key_added : column of `var` to write
+    layer : str or None
+        Use this layer rather than X
+    key_added : str
+        Column of `var` to write
     **options : for `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``; then it is run again
 
     Writes
@@ -80,10 +87,14 @@ def subsample(adata: Any, sample_key: str, n: int = 1000, *, random_state: int =
     Parameters
     ----------
     adata : AnnData
-    sample_key : column of `obs` that says which sample each cell is from
-    n : cells per sample; 1000 in the paper
-    random_state : seed
-    copy : return the drawn cells, and leave `adata` as it is. In backed mode this reads only those into memory.
+    sample_key : str
+        Column of `obs` that says which sample each cell is from
+    n : int
+        Cells per sample; 1000 in the paper
+    random_state : int
+        Seed
+    copy : bool
+        Return the drawn cells, and leave `adata` as it is. In backed mode this reads only those into memory.
     """
     check_draw(n, random_state, "n")
     rows = draw(samples_of(adata.obs, sample_key), n, random_state)

@@ -13,7 +13,7 @@ from groundmetric.evaluation import Comparison
 from groundmetric.evaluation._cache import clear
 
 QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
-QUICK += ["--folds", "3"]
+QUICK += ["--cv", "k-fold", "--n-splits", "3"]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_finished_run_is_replaced_by_force_only(cells, finished, capsys):
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatch, capsys):
-    from groundmetric.cli import evaluate as evaluating
+    from groundmetric.cli import _evaluation as evaluating
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -121,10 +121,13 @@ def test_what_somebody_else_keeps_beside_is_not_removed(tmp_path):
     ("change", "expected"),
     [
         (["--sample", "smaple"], "--sample is 'smaple', but obs has no such column: there are 'sample'"),
-        (["--label", "person", "--folds", "3"], "class 'P0' has 2 distributions, but 3 are needed: one for every fold"),
+        (
+            ["--label", "person", "--cv", "k-fold", "--n-splits", "3"],
+            "class 'P0' has 2 distributions, but 3 are needed: one for every fold",
+        ),
         (["--label", "rare"], "class 'once' has 1 distributions, but 3 are needed"),
         (
-            ["--label", "arm", "--group", "person", "--folds", "3"],
+            ["--label", "arm", "--group", "person", "--cv", "k-fold", "--n-splits", "3"],
             "class 'x' has 2 groups ('P0', 'P1'), but 3 are needed",
         ),
         (["--methods", "defaults,svm"], "no method is called 'svm': expected some of learned, defaults, euclidean"),
@@ -146,9 +149,9 @@ def test_bad_input_is_said_before_the_long_work(cells, tmp_path, monkeypatch, ca
 
 
 def test_leaving_groups_out_needs_groups(cells, tmp_path, capsys):
-    command = ["evaluate", str(cells), *QUICK[:-2], "--leave-group-out", "-o", str(tmp_path / "run")]
+    command = ["evaluate", str(cells), *QUICK[:-4], "--cv", "leave-one-group-out", "-o", str(tmp_path / "run")]
     assert cli.main(command) == 2
-    assert "--leave-group-out needs --group" in capsys.readouterr().err
+    assert "--cv leave-one-group-out needs --group" in capsys.readouterr().err
 
 
 def test_a_method_that_cannot_run_is_named(cells, tmp_path, capsys, monkeypatch):

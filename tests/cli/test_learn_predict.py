@@ -33,10 +33,10 @@ def test_a_run_holds_what_the_package_finds(files):
     run = files / "run"
     expected = gm.tl.learn(files / "cells.h5ad", "sample", "condition", n_cells=30, max_epochs=10)
     metric = gm.GroundMetric.load(run / "metric.gm")
-    np.testing.assert_array_equal(metric.components, gm.tl.metric(expected).components)
+    np.testing.assert_array_equal(metric.components, gm.get.metric(expected).components)
     cells, samples = ad.read_h5ad(run / "cells.h5ad"), ad.read_h5ad(run / "samples.h5ad")
     np.testing.assert_array_equal(cells.obsm["X_groundmetric"], expected.obsm["X_groundmetric"])
-    np.testing.assert_array_equal(gm.tl.metric(run / "cells.h5ad").components, metric.components)
+    np.testing.assert_array_equal(gm.get.metric(run / "cells.h5ad").components, metric.components)
     with open(run / "importance.csv") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["feature"] == metric.features[metric.importance().argmax()]

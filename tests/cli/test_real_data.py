@@ -15,7 +15,7 @@ INTERFERON = {"ISG15", "ISG20", "IFI6", "IFIT1", "IFIT2", "IFIT3", "MX1", "LY6E"
 
 
 def groundmetric(*arguments):
-    command = [sys.executable, "-m", "groundmetric.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "groundmetric", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 

@@ -9,6 +9,8 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
+from groundmetric.interpret.layout import classical_scaling, order_by_class
+from groundmetric.pl.style import COLOURS
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
 
@@ -21,7 +23,7 @@ def test_points_are_points_of_the_data_in_their_class_colour(ax):
     assert_allclose(D.points[rows], shown)
     labels = np.repeat(y, D.sizes)[rows]
     assert all(
-        same_color(to_rgba(pl.COLOURS[c]), (*colour[:3], 1))
+        same_color(to_rgba(COLOURS[c]), (*colour[:3], 1))
         for c, colour in zip(labels, marks.get_facecolor(), strict=True)
     )
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["class 0", "class 1", "class 2"]
@@ -77,7 +79,7 @@ def test_heatmap_shows_the_distances_in_the_order_of_its_names(ax):
     pl.heatmap(DISTANCES, y, ax, names=np.arange(len(D)))
     order = np.array([int(text.get_text()) for text in ax.get_yticklabels()])
     assert_array_equal(ax.images[0].get_array(), DISTANCES[np.ix_(order, order)])
-    assert_array_equal(order, pl.arrange(DISTANCES, y))
+    assert_array_equal(order, order_by_class(DISTANCES, y))
     assert_array_equal(y[order], np.sort(y))
 
 
@@ -86,7 +88,7 @@ def test_heatmap_marks_each_class_along_its_rows(ax):
     strips = [patch for patch in pl.heatmap(DISTANCES, unequal, ax).patches if patch.get_x() != int(patch.get_x())]
     strips = [strip for strip in strips if strip.get_width() < 0.5]  # those along the left side
     assert [(strip.get_y(), strip.get_height()) for strip in strips] == [(-0.5, 3.0), (2.5, 4.0), (6.5, 5.0)]
-    assert [same_color(strip.get_facecolor(), pl.COLOURS[c]) for c, strip in enumerate(strips)] == [True] * 3
+    assert [same_color(strip.get_facecolor(), COLOURS[c]) for c, strip in enumerate(strips)] == [True] * 3
 
 
 def test_clustered_heatmap_follows_the_tree_whatever_the_classes(ax):
@@ -123,26 +125,26 @@ def test_heatmap_knows_two_orders(ax):
 
 def test_arrange_puts_near_ones_side_by_side_and_classes_in_one_direction():
     line = np.array([3.0, 0.0, 2.0, 1.0, 0.1, 2.1, 3.1, 1.1])
-    order = pl.arrange(np.abs(np.subtract.outer(line, line)), np.repeat(["a", "b"], 4))
+    order = order_by_class(np.abs(np.subtract.outer(line, line)), np.repeat(["a", "b"], 4))
     steps = np.sign(np.diff(line[order].reshape(2, 4), axis=1))
     assert len(np.unique(steps)) == 1
 
 
 def test_embedding_recovers_places_in_the_plane():
-    found = pl.embed(DISTANCES)
+    found = classical_scaling(DISTANCES)
     assert_allclose(cdist(found, found), DISTANCES, atol=1e-9)
 
 
 def test_embedding_of_few_or_coinciding_distributions():
-    assert_array_equal(pl.embed(np.zeros((3, 3))), np.zeros((3, 2)))
-    assert pl.embed(np.zeros((1, 1))).shape == (1, 2)
+    assert_array_equal(classical_scaling(np.zeros((3, 3))), np.zeros((3, 2)))
+    assert classical_scaling(np.zeros((1, 1))).shape == (1, 2)
 
 
 @pytest.mark.parametrize("train", [np.arange(5), np.arange(len(D)) < 5, list(range(5))])
 def test_embedding_marks_training_as_filled(ax, train):
     pl.embedding(DISTANCES, y, ax, train=train)
     drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
-    assert_allclose(drawn[np.lexsort(drawn.T)], (e := pl.embed(DISTANCES))[np.lexsort(e.T)])
+    assert_allclose(drawn[np.lexsort(drawn.T)], (e := classical_scaling(DISTANCES))[np.lexsort(e.T)])
     filled = sum(len(marks.get_offsets()) for marks in ax.collections if len(marks.get_facecolor()))
     assert filled == 5
     # Read by rows: the classes, and below them the two kinds.

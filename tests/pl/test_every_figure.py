@@ -7,6 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 
 from groundmetric import pl
+from groundmetric.pl.style import percent
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
 
@@ -135,4 +136,4 @@ def test_axes_of_another_style_are_brought_into_this_one(ax):
 
 
 def test_percent_never_rounds_up_to_all():
-    assert [pl.percent(share) for share in (0.0, 0.12345, 0.999999, 1.0)] == ["0.0%", "12.3%", ">99.9%", "100%"]
+    assert [percent(share) for share in (0.0, 0.12345, 0.999999, 1.0)] == ["0.0%", "12.3%", ">99.9%", "100%"]

@@ -11,6 +11,8 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
+from groundmetric.interpret.layout import classical_scaling
+from groundmetric.pl.style import COLOURS
 
 N = 12
 
@@ -80,7 +82,7 @@ def test_embedding_without_umap_is_by_the_distances(samples):
     del samples.obsm["X_umap"]
     ax = pl.embedding(samples, color="condition", train="train")
     drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
-    found = pl.embed(samples.obsp["groundmetric_distances"])
+    found = classical_scaling(samples.obsp["groundmetric_distances"])
     assert_allclose(np.sort(drawn, axis=0), np.sort(found, axis=0))
     assert sum(len(marks.get_offsets()) for marks in ax.collections if len(marks.get_facecolor())) == 8
 
@@ -101,9 +103,9 @@ def test_embedding_shows_numbers_as_shades(samples):
 
 
 def test_default_colours_where_uns_has_none_or_too_few(samples):
-    assert colours_by_name(pl.embedding(samples, color="batch"))["b0"] == pl.COLOURS[0].lower()
+    assert colours_by_name(pl.embedding(samples, color="batch"))["b0"] == COLOURS[0].lower()
     samples.uns["condition_colors"] = ["#ff0000"]
-    assert colours_by_name(pl.embedding(samples, color="condition"))["sick"] == pl.COLOURS[0].lower()
+    assert colours_by_name(pl.embedding(samples, color="condition"))["sick"] == COLOURS[0].lower()
 
 
 def test_heatmap_has_a_bar_for_each_labelling_and_names(samples):

@@ -55,7 +55,7 @@ def run_folder(tmp_path_factory):
 def written(run_folder):
     """The path of a report with everything, and what `write` returned."""
     sets = run_folder.parent / "sets.gmt"
-    metric = gm.tl.metric(run_folder / "cells.h5ad")
+    metric = gm.get.metric(run_folder / "cells.h5ad")
     genes = "\t".join(metric.features[k] for k in (-metric.importance()).argsort()[:9])
     sets.write_text(f"PROGRAMME <b>SET</b>\tnone\t{genes}\n")
     page, lines = run_folder.parent / "page.html", []

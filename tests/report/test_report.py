@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric.interpret.layout import classical_scaling, order_by_class
 from groundmetric.report import summary
 from groundmetric.report.content import Column, Evaluation, SampleMap
 from groundmetric.report.summary import association, cautions_of, cautions_of_training
@@ -86,7 +87,7 @@ def test_identifiers_are_unique_links_lead_somewhere_headings_are_in_order(page)
 
 
 def test_says_what_was_found(written, page, run_folder):
-    metric = gm.tl.metric(run_folder / "cells.h5ad")
+    metric = gm.get.metric(run_folder / "cells.h5ad")
     first = int(metric.importance().argmax())
     assert f"{metric.features[first]} ({metric.importance()[first]:.1%})" in written[1]["summary"][-3]
     scores = {row["method"]: row for row in written[1]["scores"]}
@@ -251,7 +252,9 @@ def test_data_of_the_scripts_is_what_was_given(written):
 def sample_map_of(label):
     distances = np.abs(np.subtract.outer(*[np.array([0.0, 5.0, 1.0, 9.0, 6.5, 3.0])] * 2))
     names = [f"S{k}" for k in range(6)]
-    return SampleMap(names, gm.pl.embed(distances), [label], distances, gm.pl.arrange(distances, label.groups), 1.0)
+    return SampleMap(
+        names, classical_scaling(distances), [label], distances, order_by_class(distances, label.groups), 1.0
+    )
 
 
 @pytest.mark.parametrize(

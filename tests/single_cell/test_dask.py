@@ -39,7 +39,7 @@ def test_genes_metric_and_distances_are_those_of_memory(cells, kind, chunks):
         gm.pp.select_genes(adata)
         assert gm.tl.learn(adata, **OPTIONS) is None
     assert np.array_equal(blocks.var["selected_genes"], cells.var["selected_genes"])
-    np.testing.assert_allclose(gm.tl.metric(blocks).components, gm.tl.metric(cells).components, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(gm.get.metric(blocks).components, gm.get.metric(cells).components, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(blocks.obsm["X_groundmetric"], cells.obsm["X_groundmetric"], rtol=1e-6, atol=1e-9)
     found, expected = gm.tl.samples(blocks), gm.tl.samples(cells)
     key = "groundmetric_distances"
@@ -69,7 +69,7 @@ def test_a_lazy_anndata_gives_what_its_file_gives(cells, kind, tmp_path):
         found = gm.tl.learn(lazy, **OPTIONS)
     expected = gm.tl.learn(tmp_path / "cells.h5ad", **OPTIONS)
     assert isinstance(found, ad.AnnData)
-    np.testing.assert_array_equal(gm.tl.metric(found).components, gm.tl.metric(expected).components)
+    np.testing.assert_array_equal(gm.get.metric(found).components, gm.get.metric(expected).components)
     assert found.obs_names.equals(expected.obs_names)
     assert found.var_names.equals(expected.var_names)
     gm.tl.samples(found)

@@ -23,7 +23,7 @@ def test_a_batch_key_is_the_learners_strata(cohort):
     expected = gm.GroundMetricLearner(max_epochs=3, random_state=0).fit(
         D, samples["condition"].astype(str).to_numpy(), strata=samples["batch"].to_numpy()
     )
-    np.testing.assert_allclose(gm.tl.metric(cohort).components, expected.components_, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(gm.get.metric(cohort).components, expected.components_, rtol=1e-5, atol=1e-7)
     assert cohort.uns["groundmetric"]["params"]["batch_key"] == "batch"
 
 
@@ -45,7 +45,7 @@ def test_ordered_categories_keep_their_order(cohort):
     by_name, by_place = (
         gm.tl.learn(cohort, "sample", key, target="ordered", copy=True, **QUICK) for key in ("stage", "place")
     )
-    assert_array_equal(gm.tl.metric(by_name).components, gm.tl.metric(by_place).components)
+    assert_array_equal(gm.get.metric(by_name).components, gm.get.metric(by_place).components)
     assert set(by_name.uns["groundmetric"]["labels"]["labels"]) == {"none", "mild", "bad"}
 
 
@@ -70,5 +70,5 @@ def test_the_command_line_takes_a_batch_and_an_order(cohort, tmp_path):
     assert cli.main([*command, *more]) == 0
     expected = gm.tl.learn(cohort, "sample", "stage", target="ordered", batch_key="batch", copy=True, **QUICK)
     assert_array_equal(
-        gm.GroundMetric.load(tmp_path / "run" / "metric.gm").components, gm.tl.metric(expected).components
+        gm.GroundMetric.load(tmp_path / "run" / "metric.gm").components, gm.get.metric(expected).components
     )

@@ -25,7 +25,7 @@ def test_the_genes_that_tell_the_conditions_apart_are_found(learned):
 
 
 def test_everything_is_where_others_look_for_it(learned):
-    metric, n = gm.tl.metric(learned), learned.n_obs
+    metric, n = gm.get.metric(learned), learned.n_obs
     selected = learned.var_names.isin(metric.features)
     assert 0 < selected.sum() < learned.n_vars
     assert learned.obsm["X_groundmetric"].shape == (n, 5)
@@ -47,7 +47,7 @@ def test_everything_is_where_others_look_for_it(learned):
 
 
 def test_it_is_the_plain_learner_on_the_drawn_cells_and_selected_genes(learned):
-    metric = gm.tl.metric(learned)
+    metric = gm.get.metric(learned)
     cells = learned[learned.obs["groundmetric_sampled"], metric.features]
     D = gm.Distributions(cells.X, cells.obs["sample"], features=metric.features)
     labels = cells.obs.drop_duplicates("sample").set_index("sample")["condition"]
@@ -75,15 +75,15 @@ def test_files_keep_everything_and_are_enough_for_the_metric(learned, suffix, tm
     np.testing.assert_array_equal(back.obsm["X_groundmetric"], learned.obsm["X_groundmetric"])
     np.testing.assert_array_equal(back.varm["groundmetric_components"], learned.varm["groundmetric_components"])
     for source in (back, path, back[:, ::-1]):
-        metric = gm.tl.metric(source)
-        np.testing.assert_array_equal(metric.components, gm.tl.metric(learned).components)
-        np.testing.assert_array_equal(metric.importance(), gm.tl.metric(learned).importance())
-        assert metric.features == gm.tl.metric(learned).features
+        metric = gm.get.metric(source)
+        np.testing.assert_array_equal(metric.components, gm.get.metric(learned).components)
+        np.testing.assert_array_equal(metric.importance(), gm.get.metric(learned).importance())
+        assert metric.features == gm.get.metric(learned).features
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "dense"])
 def test_every_format_and_place_gives_the_same_metric(cohort, kind, tmp_path):
-    expected = gm.tl.metric(learn(cohort.copy()))
+    expected = gm.get.metric(learn(cohort.copy()))
     form = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "dense": lambda X: X.toarray()}[kind]
     cohort.layers["mine"] = cohort.X = form(cohort.X)
     path = tmp_path / "cells.h5ad"
@@ -95,15 +95,15 @@ def test_every_format_and_place_gives_the_same_metric(cohort, kind, tmp_path):
     backed.file.close()
     assert path.read_bytes() == before
     for found in [learn(cohort.copy()), *parts]:
-        np.testing.assert_allclose(gm.tl.metric(found).components, expected.components, rtol=1e-6, atol=1e-9)
-        assert gm.tl.metric(found).features == expected.features
+        np.testing.assert_allclose(gm.get.metric(found).components, expected.components, rtol=1e-6, atol=1e-9)
+        assert gm.get.metric(found).features == expected.features
 
 
 def test_of_a_file_the_drawn_cells_and_selected_genes_come_back(cohort, tmp_path):
     cohort.write_h5ad(tmp_path / "cells.h5ad")
     part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", **FAST)
     whole = learn(cohort)
-    metric = gm.tl.metric(part)
+    metric = gm.get.metric(part)
     assert part.var_names.tolist() == metric.features
     assert part.obs["groundmetric_sampled"].all()
     expected = whole[whole.obs["groundmetric_sampled"], metric.features]
@@ -147,7 +147,7 @@ def test_a_representation_can_be_learned_on(cohort):
     Z = cohort.X[:, :10].toarray().astype(np.float32)
     cohort.obsm["X_mine"] = Z
     learn(cohort, use_rep="X_mine", n_components=2)
-    metric = gm.tl.metric(cohort)
+    metric = gm.get.metric(cohort)
     assert metric.components.shape == (2, 10)
     assert metric.features[:2] == ["X_mine_0", "X_mine_1"]
     np.testing.assert_allclose(cohort.obsm["X_groundmetric"], metric.project(Z), rtol=1e-6)
@@ -164,9 +164,9 @@ def test_key_added_and_copy(cohort):
     assert {"mine_components"} == set(result.varm)
     assert {"mine_importance"} <= set(result.var)
     assert "mine" in result.uns
-    np.testing.assert_array_equal(gm.tl.metric(result, key="mine").components, gm.tl.metric(learn(cohort)).components)
+    np.testing.assert_array_equal(gm.get.metric(result, key="mine").components, gm.get.metric(learn(cohort)).components)
     with pytest.raises(ValueError, match=r"no uns\['mine'\]: run tl\.learn first"):
-        gm.tl.metric(cohort, key="mine")
+        gm.get.metric(cohort, key="mine")
 
 
 def test_nothing_is_learned_from_samples_without_a_label(cohort):
@@ -181,8 +181,8 @@ def test_nothing_is_learned_from_samples_without_a_label(cohort):
     for adata in (cohort, wild):
         with pytest.warns(UserWarning, match=r"2 of 10 samples have no label in obs\['known'\] \(e\.g\. 'S02'\)"):
             gm.tl.learn(adata, "sample", "known", **FAST)
-        np.testing.assert_array_equal(gm.tl.metric(adata).components, gm.tl.metric(others).components)
-        assert gm.tl.metric(adata).features == gm.tl.metric(others).features
+        np.testing.assert_array_equal(gm.get.metric(adata).components, gm.get.metric(others).components)
+        assert gm.get.metric(adata).features == gm.get.metric(others).features
         np.testing.assert_array_equal(
             adata.uns["groundmetric"]["metric"]["means"], others.uns["groundmetric"]["metric"]["means"]
         )
@@ -205,17 +205,17 @@ def test_genes_by_rule_column_list_or_mask(cohort):
     programme = cohort.var_names[cohort.var["programme"]].tolist()
     for genes in ("highly_variable", "programme", programme, programme[::-1], cohort.var["programme"].to_numpy()):
         adata = learn(cohort.copy(), genes=genes)
-        assert gm.tl.metric(adata).features == programme
-    assert len(gm.tl.metric(learn(cohort.copy(), genes="all")).features) == cohort.n_vars
+        assert gm.get.metric(adata).features == programme
+    assert len(gm.get.metric(learn(cohort.copy(), genes="all")).features) == cohort.n_vars
     gm.pp.select_genes(cohort, method="highly_variable")
-    assert gm.tl.metric(learn(cohort)).features == programme
+    assert gm.get.metric(learn(cohort)).features == programme
     assert cohort.uns["groundmetric"]["params"]["genes"] == "highly_variable"
 
 
 def test_a_mask_with_names_marks_the_genes_of_these_names(cohort):
     programme = cohort.var_names[cohort.var["programme"]].tolist()
     mask = cohort.var["programme"].astype(bool).sort_index(ascending=False)
-    assert gm.tl.metric(learn(cohort.copy(), genes=mask)).features == programme
+    assert gm.get.metric(learn(cohort.copy(), genes=mask)).features == programme
     with pytest.raises(ValueError, match=r"genes has names other than the 150 genes: .* is missing"):
         learn(cohort, genes=mask.iloc[1:])
 

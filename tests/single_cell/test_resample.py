@@ -17,7 +17,7 @@ OPTIONS = {"sample_key": "sample", "label_key": "condition", "max_epochs": 6, "s
 def learn(cells, **options):
     """The components, and the history."""
     part = gm.tl.learn(cells, **{**OPTIONS, "copy": True, **options})
-    return gm.tl.metric(part).components, part.uns["groundmetric"]["history"]
+    return gm.get.metric(part).components, part.uns["groundmetric"]["history"]
 
 
 @pytest.mark.filterwarnings("ignore:.*max_epochs")

@@ -8,8 +8,7 @@ import scanpy as sc
 from scipy.stats import spearmanr
 
 import groundmetric as gm
-from groundmetric.tl.samples import set_neighbors
-from groundmetric.tl.trajectory import pseudotime
+from groundmetric.tl.samples import pseudotime, set_neighbors
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +17,7 @@ def table(learned):
 
 
 def test_distances_are_those_of_the_learned_metric(learned, table):
-    metric = gm.tl.metric(learned)
+    metric = gm.get.metric(learned)
     drawn = learned[learned.obs["groundmetric_sampled"], metric.features]
     D = gm.Distributions(drawn.X, drawn.obs["sample"], features=metric.features)
     assert table.obs_names.tolist() == D.names
@@ -55,7 +54,7 @@ def test_values_are_means_of_the_drawn_cells(learned, table):
     drawn = learned[learned.obs["groundmetric_sampled"], table.var_names]
     expected = drawn.to_df().groupby(drawn.obs["sample"], observed=True).mean().loc[table.obs_names]
     np.testing.assert_allclose(table.X, expected, rtol=1e-5)
-    assert table.var_names.tolist() == gm.tl.metric(learned).features
+    assert table.var_names.tolist() == gm.get.metric(learned).features
 
 
 @pytest.mark.parametrize(("n", "k"), [(20, 15), (40, 7), (8, 7), (5, 2)])

@@ -33,7 +33,7 @@ def test_labels_of_new_samples_are_predicted(plain, halves):
 def test_it_is_what_the_classifier_says(plain, halves):
     train, _ = halves
     result, new = plain
-    metric = gm.tl.metric(train)
+    metric = gm.get.metric(train)
     D = {}
     for name, adata in (("train", train), ("new", new)):
         cells = adata[adata.obs["groundmetric_sampled"], metric.features]
@@ -81,7 +81,7 @@ def test_the_order_of_cells_makes_no_difference(halves):
 
 def test_missing_genes_count_as_their_mean_in_training(halves):
     train, new = halves
-    features = gm.tl.metric(train).features
+    features = gm.get.metric(train).features
     gone = features[3:6]
     means = np.asarray(train[train.obs["groundmetric_sampled"], gone].X.mean(axis=0)).ravel()
     filled = new.copy()
@@ -99,7 +99,7 @@ def test_missing_genes_count_as_their_mean_in_training(halves):
 
 def test_too_many_missing_genes_are_an_error_with_examples(halves):
     train, new = halves
-    features = gm.tl.metric(train).features
+    features = gm.get.metric(train).features
     allowed = int(0.2 * len(features))
     with pytest.warns(UserWarning, match=f"{allowed} of {len(features)} genes"):
         transfer(new[:, ~new.var_names.isin(features[:allowed])], train)
@@ -115,7 +115,7 @@ def test_too_many_missing_genes_are_an_error_with_examples(halves):
 @pytest.mark.filterwarnings("ignore:Variable names are not unique")
 def test_a_gene_that_is_there_twice_is_refused(halves):
     train, new = halves
-    feature = gm.tl.metric(train).features[0]
+    feature = gm.get.metric(train).features[0]
     twice = ad.concat([new, new[:, [feature]]], axis=1, merge="first")
     with pytest.raises(ValueError, match=rf"more than once, e\.g\. '{feature}'.*var_names_make_unique"):
         transfer(twice, train)
@@ -133,7 +133,7 @@ def test_training_from_a_file(plain, halves, kind, tmp_path, write_zarr):
 
 def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path):
     train, new = halves
-    metric = gm.tl.metric(train)
+    metric = gm.get.metric(train)
     metric.save(tmp_path / "metric.gm")
     for trained in (metric, tmp_path / "metric.gm"):
         found, cells = transfer(new, trained, sample_key="sample")
@@ -192,7 +192,7 @@ def test_raw_counts_are_noticed_unless_training_had_them(halves):
     transfer(new, raw)  # takes the layer of training
     _, cells = transfer(new, raw, layer="X")
     np.testing.assert_allclose(
-        cells.obsm["X_groundmetric"], gm.tl.metric(raw).project(new[:, gm.tl.metric(raw).features].X), rtol=1e-6
+        cells.obsm["X_groundmetric"], gm.get.metric(raw).project(new[:, gm.get.metric(raw).features].X), rtol=1e-6
     )
     with pytest.raises(ValueError, match="max_missing is 20"):
         transfer(new, train, max_missing=20)
@@ -215,7 +215,9 @@ def test_representations_are_transferred_as_they_are(halves):
         adata.obsm["X_mine"] = adata.X[:, :12].toarray()
     gm.tl.learn(train, "sample", "condition", use_rep="X_mine", n_cells=40, max_epochs=4)
     _, cells = transfer(new, train)
-    np.testing.assert_allclose(cells.obsm["X_groundmetric"], gm.tl.metric(train).project(new.obsm["X_mine"]), rtol=1e-6)
+    np.testing.assert_allclose(
+        cells.obsm["X_groundmetric"], gm.get.metric(train).project(new.obsm["X_mine"]), rtol=1e-6
+    )
     new.obsm["X_mine"] = new.obsm["X_mine"][:, :5]
     with pytest.raises(ValueError, match="has 5 dimensions, the metric was learned on 12"):
         transfer(new, train)

@@ -142,7 +142,7 @@ def highly_variable(matrix: Any, rows: np.ndarray, n_genes: int | None) -> np.nd
 def resolve(genes: Any, source: Source) -> Selection:
     """What `genes` means, decided in one place."""
     if genes is None and SELECTED in source.var.columns:
-        method = source.noted(SELECTED).get("method", SELECTED)
+        method = source.uns_entry(SELECTED).get("method", SELECTED)
         return Selection(str(method), source.var[SELECTED].to_numpy(dtype=bool))
     if genes is None or isinstance(genes, str):
         return _named(genes or "variance", source.var)

@@ -71,6 +71,10 @@ class Source:
             return (self._file.get("X") if self.adata is None else self.adata.X) is not None
         return layer in (self._file.get("layers", {}) if self.adata is None else self.adata.layers)
 
+    def has_representation(self, use_rep: str) -> bool:
+        """Whether obsm has this entry."""
+        return use_rep in (self._file.get("obsm", {}) if self.adata is None else self.adata.obsm)
+
     def representation(self, use_rep: str) -> np.ndarray:
         """Coordinates of all cells, an entry of obsm."""
         found = self._named("obsm", use_rep, "use_rep")
@@ -80,7 +84,7 @@ class Source:
             raise ValueError(f"obsm[{use_rep!r}] has shape {found.shape}: expected (n_cells, n_dimensions)")
         return found
 
-    def noted(self, name: str) -> Any:
+    def uns_entry(self, name: str) -> Any:
         """An entry of uns, or nothing."""
         if self.adata is not None:
             return _computed(self.adata.uns.get(name, {}))

@@ -91,18 +91,6 @@ def recall(entry: Any, key: str, where: str) -> Stored:
     return Stored(key, metric, np.asarray(kept["means"]), params, pd.Series(labels, [str(name) for name in names]))
 
 
-def metric(adata: Any, *, key: str = "groundmetric") -> GroundMetric:
-    """The metric that `learn` found, rebuilt from `adata` (or the path of its file) alone.
-
-    Parameters
-    ----------
-    adata : AnnData or path of an .h5ad file
-    key : the `key_added` of `learn`
-    """
-    with Source(adata) as source:
-        return recall(source.noted(key), key, "adata").metric
-
-
 @dataclass(frozen=True)
 class Trained:
     """A metric with the cells that it was learned from, in its space, and their samples' labels."""
@@ -124,7 +112,7 @@ def trained_from(trained: Any, key: str) -> Trained:
         elif path.is_file() and path.read_bytes()[:1] == b"{":  # as a saved metric begins
             return Trained(_bare(GroundMetric.load(path), key), None)
     with Source(trained) as source:
-        stored = recall(source.noted(key), key, "trained")
+        stored = recall(source.uns_entry(key), key, "trained")
         return Trained(stored, _training_cells(source, stored))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__, datasets, report, tl
+from .. import __version__, datasets, get, report, tl
 from .._internal.files import new_folder, write_whole
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
@@ -159,7 +159,7 @@ def report_on_cohort(
     started = time.perf_counter()
     tl.learn(cells, "sample", "condition", random_state=seed, verbose=verbose, **learning)
     seconds = time.perf_counter() - started
-    tl.metric(cells).save(folder / f"{STEM}.gm")
+    get.metric(cells).save(folder / f"{STEM}.gm")
     told = {"cells": f"{STEM}.h5ad (gm.datasets.make_cohort)", "seconds": seconds}
     run = report.Run(cells, tl.samples(cells, verbose=verbose), cells, told)
     content = report.collect(

@@ -19,6 +19,7 @@ from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner, TransportKNeighborsClassifier
 from ..metrics.base import GroundMetric
+from ..pl.style import percent
 from ..report import Part, Picture
 from ..report.write import plain_name, render
 
@@ -79,7 +80,7 @@ def facts(found: Mapping[str, Any]) -> dict[str, str]:
     }
     return scores | {
         "accuracy of guessing": f"{1 / found['n_classes']:.2f}",
-        "most important feature": f"{found['important_feature']}, {pl.percent(found['importance'])} of importance",
+        "most important feature": f"{found['important_feature']}, {percent(found['importance'])} of importance",
         "learned in": f"{found['seconds']:.1f} s, {found['epochs']} epochs",
         "solves saved by bounds": f"{found['share_saved']:.0%}",
     }
@@ -112,7 +113,7 @@ def sketches(study: Study) -> list[Sketch]:
     """The figures of a study. Captions say what is drawn and quote what was found, whatever that is."""
     D, found, learned = study.D, study.found, study.metrics["learned"]
     few = "" if D.shape[1] == 2 else f" along the first two of {D.shape[1]} features"
-    important = f"{found['important_feature']} has {pl.percent(found['importance'])} of the importance"
+    important = f"{found['important_feature']} has {percent(found['importance'])} of the importance"
     weights = Sketch(
         "importance", "Bar chart of the most important features", partial(pl.importance, learned, n=10),
         f"What counts in the learned metric: {important}.",

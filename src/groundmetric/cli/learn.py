@@ -88,7 +88,7 @@ def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
 
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    from .. import __version__, tl
+    from .. import __version__, get, tl
     from .._anndata.obs import find_column
     from .._anndata.source import Source
 
@@ -128,7 +128,7 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "converged": entry["converged"],
         "interrupted": epochs < options.epochs and not entry["converged"],
         "loss": [float(entry["history"]["loss"][k]) for k in (0, -1)],
-        "importance": _top(tl.metric(cells)),
+        "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),
         "files": files,
     }
@@ -137,26 +137,17 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     """All files but the findings, small ones that people open among them."""
     import anndata as ad
-    import pandas as pd
 
-    from .. import tl
+    from .. import get
 
-    metric = tl.metric(cells)
-    metric.save(folder / "metric.gm")
+    get.metric(cells).save(folder / "metric.gm")
     # The values themselves stay where they are: everything that is needed later is in the results.
-    kept = ad.AnnData(obs=cells.obs, var=cells.var, obsm=dict(cells.obsm), varm=dict(cells.varm), uns=dict(cells.uns))
-    kept.write_h5ad(folder / "cells.h5ad")
+    results = {part: dict(getattr(cells, part)) for part in ("obsm", "varm", "uns")}
+    ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
-    importance = pd.DataFrame({"feature": metric.features, "importance": metric.importance()})
-    write_frame(folder / "importance.csv", importance.sort_values("importance", ascending=False, kind="stable"))
-    distances = pd.DataFrame(samples.obsp["groundmetric_distances"], samples.obs_names, samples.obs_names)
-    write_frame(folder / "distances.csv", distances, "sample")
+    write_frame(folder / "importance.csv", get.importance(cells), "feature")
+    write_frame(folder / "distances.csv", get.distances(samples), "sample")
     return ["cells.h5ad", "samples.h5ad", "metric.gm", "importance.csv", "distances.csv", "run.json"]
-
-
-def _top(metric: Any) -> dict[str, float]:
-    shares = metric.importance()
-    return {metric.features[k]: float(shares[k]) for k in (-shares).argsort(kind="stable")[:TOP]}
 
 
 def summary(findings: dict[str, Any]) -> str:

@@ -14,3 +14,7 @@ __all__ = [
     "synth_2d",
     "synth_200d",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -64,26 +64,43 @@ def make_cohort(
 
     Parameters
     ----------
-    n_samples_per_condition : one number for all conditions, or one for each
-    cells_per_sample, cells_spread : mean, and standard deviation of the logarithm
-    n_genes : markers and programme genes among them
-    conditions : their names; the first is without the programme
-    samples_per_patient : so many successive samples of a condition share a patient, and the patient's effects
-    cell_types : names with their proportions, or names alone where all are equally frequent
-    concentration : how much the compositions of the samples are alike
-    n_markers, marker_strength : genes that mark each cell type, and how strongly
-    n_programme_genes : the genes PROG01, PROG02, …
-    programme_type, programme_strength, programme_share : the cell type that the programme acts in (None: the first of
+    n_samples_per_condition : int or sequence of int
+        One number for all conditions, or one for each
+    cells_per_sample, cells_spread : float
+        Mean, and standard deviation of the logarithm
+    n_genes : int
+        Markers and programme genes among them
+    conditions : sequence of str
+        Their names; the first is without the programme
+    samples_per_patient : int
+        So many successive samples of a condition share a patient, and the patient's effects
+    cell_types : dict or sequence of str
+        Names with their proportions, or names alone where all are equally frequent
+    concentration : float
+        How much the compositions of the samples are alike
+    n_markers, marker_strength : int, float
+        Genes that mark each cell type, and how strongly
+    n_programme_genes : int
+        The genes PROG01, PROG02, …
+    programme_type, programme_strength, programme_share : str or None, float, float
+        The cell type that the programme acts in (None: the first of
         them), how strongly, and in which share of its cells
-    composition_strength : how much more of the programme's cell type there is in the last condition; in between, in
+    composition_strength : float
+        How much more of the programme's cell type there is in the last condition; in between, in
         equal steps. 0: the programme is the only difference
-    patient_strength, batch_strength : standard deviations of the effects that tell nothing about the condition
-    n_batches, confounding : the samples of a condition are dealt out to all batches in turn, except for this share of
+    patient_strength, batch_strength : float
+        Standard deviations of the effects that tell nothing about the condition
+    n_batches, confounding : int, float
+        The samples of a condition are dealt out to all batches in turn, except for this share of
         them (0 to 1), which go to batches of the condition's own: 0 is balanced, 1 ties batch and condition
-    gene_spread : standard deviation of the base rates
-    library_size, library_spread : mean of the counts of a cell, and standard deviation of its logarithm
-    dispersion : of the counts; 0 makes them Poisson
-    normalise : whether `X` is log(1 + counts scaled to 10,000 per cell), or holds the counts themselves
+    gene_spread : float
+        Standard deviation of the base rates
+    library_size, library_spread : float
+        Mean of the counts of a cell, and standard deviation of its logarithm
+    dispersion : float
+        Of the counts; 0 makes them Poisson
+    normalise : bool
+        Whether `X` is log(1 + counts scaled to 10,000 per cell), or holds the counts themselves
     random_state : int, RandomState or None
 
     Returns

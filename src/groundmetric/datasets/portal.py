@@ -154,14 +154,20 @@ def cellxgene(
 
     Parameters
     ----------
-    dataset_id : the id of a data set (its latest version) or of a version, or a name of `PAPER_DATASETS`: "breast",
+    dataset_id : str
+        The id of a data set (its latest version) or of a version, or a name of `PAPER_DATASETS`: "breast",
         "kidney" or "myocardial_infarction", whose columns of samples and labels are in `PAPER_DATASETS` too
-    folder : where files are kept; None is groundmetric/cellxgene in the user's cache folder ($XDG_CACHE_HOME, or
+    folder : str, path or None
+        Where files are kept; None is groundmetric/cellxgene in the user's cache folder ($XDG_CACHE_HOME, or
         ~/.cache). A file that was downloaded by hand is found there as <dataset_id>.h5ad
-    url, api : addresses of the portal's files and of its list of versions
-    backed : leave `X` on disk, and read of it what is used
-    timeout : seconds without a sign of the server after which it is given up
-    progress : show a bar where there is a terminal
+    url, api : str
+        Addresses of the portal's files and of its list of versions
+    backed : bool
+        Leave `X` on disk, and read of it what is used
+    timeout : float
+        Seconds without a sign of the server after which it is given up
+    progress : bool
+        Show a bar where there is a terminal
 
     Raises
     ------

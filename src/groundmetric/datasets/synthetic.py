@@ -32,13 +32,20 @@ def make_modes(
 
     Parameters
     ----------
-    n_noise, noise_scale : number of noise features, and the factor that they are multiplied by
-    class_means : one per class
-    offsets : one per distribution of a class
-    points_per_mode : points in each of the three modes
-    spread : standard deviation of the normal parts
-    signal_scale : factor of the informative feature
-    shared_signal, shared_noise : centres of the two shared modes along the informative and the noise features
+    n_noise, noise_scale : int, float
+        Number of noise features, and the factor that they are multiplied by
+    class_means : sequence of float
+        One per class
+    offsets : sequence of float
+        One per distribution of a class
+    points_per_mode : int
+        Points in each of the three modes
+    spread : float
+        Standard deviation of the normal parts
+    signal_scale : float
+        Factor of the informative feature
+    shared_signal, shared_noise : tuple of two float
+        Centres of the two shared modes along the informative and the noise features
     random_state : int, RandomState or None
 
     Returns
@@ -86,10 +93,14 @@ def make_rings(
 
     Parameters
     ----------
-    n_per_class, n_features, points : distributions per class, dimensions, and points of each distribution
-    radii : one per class
-    width : how far points lie from the middle of their clump, as an angle
-    noise : standard deviation of the radius, as a share of it
+    n_per_class, n_features, points : int
+        Distributions per class, dimensions, and points of each distribution
+    radii : sequence of float
+        One per class
+    width : float
+        How far points lie from the middle of their clump, as an angle
+    noise : float
+        Standard deviation of the radius, as a share of it
     random_state : int, RandomState or None
 
     Returns

@@ -1,22 +1,27 @@
-"""Points of all distributions, as they are and as a metric sees them; metrics on two features as ellipses."""
+"""Points in the plane, coloured by what is known of them: features, the learned space, cells of an AnnData."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib import patheffects
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Ellipse
 from scipy import sparse
 
 from .._internal.alignment import aligned
 from ..distributions import Distributions
-from ..metrics.cost import Cost
+from ..interpret.layout import principal_axes
 from . import style as legends
-from .data import ONE_AXIS, metric_of, principal_axes
-from .style import INK, Classes, Palette, axes, axis_name, classes_of, colour, short
+from .data import axis_names, basis_of, colouring, entry, is_anndata, metric_of
+from .style import LEGEND_ROW, STYLE, Classes, Numbers, Palette, axes, axis_name, classes_of
+
+_ONE_AXIS = 0.95  # share of the variance at which the first principal axis is shown alone
+_NUMBERED = 8  # classes above which colours alone no longer do
+_IN_ROW = 3  # panels
 
 
 def points(
@@ -45,7 +50,7 @@ def projection(
         classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
         z, shares = principal_axes(metric_of(metric).project(D))
         ax.set_xlabel(axis_name(ax, 1, shares[0]))
-        if shares.size == 1 or shares[0] >= ONE_AXIS:
+        if shares.size == 1 or shares[0] >= _ONE_AXIS:
             _counts(ax, z[:, 0], classes, D.sizes)
             legends.above(ax, legends.boxes(classes, 0.3))
         else:
@@ -54,6 +59,54 @@ def projection(
             ax.set_aspect("equal", adjustable="datalim")
             legends.above(ax, legends.dots(classes))
     return ax
+
+
+def cells(
+    adata: Any,
+    y: Any = None,
+    ax: Any = None,
+    *,
+    color: str | Sequence[str] | None = None,
+    basis: str | None = None,
+    palette: Palette = None,
+    key: str = "groundmetric",
+) -> Any:
+    """Cells in the plane, coloured by condition, cell type, a number, or the expression of a gene.
+
+    More than 8 classes are numbered, in the legend and on the map. Where the learned space is a line (its first
+    principal axis has nearly all of the variance), each class has a row along it.
+
+    Parameters
+    ----------
+    adata : AnnData or array of shape (n, 2)
+        Cells; or their places, with their labels `y`
+    color : str, sequence of str or None
+        A column of `obs` or a gene; several give a panel each
+    basis : str or None
+        Places in `obsm`. None: "X_umap", or else the principal axes of the learned space, `obsm["X_<key>"]`
+    ax : matplotlib axes or None
+        Axes, as many as panels
+    palette : dict, sequence or None
+        Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's
+
+    Returns
+    -------
+    The axes; a list of them where `color` is a list.
+    """
+    if not is_anndata(adata):
+        place = np.asarray(adata)
+        coloured: Classes | Numbers = classes_of(y, len(place), palette, items="cells")
+        return _panel(ax, Map(place[:, :2], ("axis 1", "axis 2")), coloured, "")
+    color = y if color is None else color
+    map_ = _map_of(adata, basis, key)
+    if isinstance(color, str) or not color:
+        name = str(color) if color else None
+        return _panel(ax, map_, colouring(adata, name, palette), name or "")
+    found = [colouring(adata, name, palette) for name in color]
+    panels = _panels(found) if ax is None else list(np.ravel(ax))
+    if len(panels) != len(found):
+        raise ValueError(f"ax has {len(panels)} axes for {len(found)} colours")
+    return [_panel(*each) for each in zip(panels, [map_] * len(found), found, color, strict=True)]
 
 
 def _scatter(ax: Axes, xy: np.ndarray, classes: Classes, sizes: np.ndarray, n: int) -> None:
@@ -72,33 +125,90 @@ def _counts(ax: Axes, values: np.ndarray, classes: Classes, sizes: np.ndarray) -
     ax.locator_params("x", nbins=6)
 
 
-def ellipse(metrics: Any, ax: Axes | None = None, *, variances: Any = None) -> Axes:
-    """The matrices M of metrics on two features as ellipses, scaled to a longest half axis of 1.
+class Map(NamedTuple):
+    """Places of cells, and the names of the axes, or their shares of the variance in the learned space."""
 
-    A direction counts for as much as the ellipse is long; in the grey circle, all count the same. With the `variances`
-    of the features it is in units of the data's spread, so that the features' own units do not matter.
+    place: np.ndarray
+    names: tuple[str, str] | None
+    shares: np.ndarray | None = None
 
-    `metrics` is a metric, a learner, or a mapping of names to several.
-    """
-    with axes(ax) as ax:
-        named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}
-        spread, names = np.sqrt((1.0, 1.0) if variances is None else variances), ["feature 0", "feature 1"]
-        ax.add_patch(Ellipse((0, 0), 2, 2, fc="none", ec=INK, lw=0.6, alpha=0.4))
-        for k, (name, given) in enumerate(named.items()):
-            metric = metric_of(given)
-            if metric.n_features != 2:
-                raise ValueError(f"metric {name!r} has {metric.n_features} features: an ellipse needs exactly two")
-            if metric.cost is Cost.MANHATTAN:
-                raise ValueError(f"metric {name!r} has Manhattan costs, and points at one distance are no ellipse")
-            values, vectors = np.linalg.eigh(metric.matrix() * np.outer(spread, spread))
-            minor, major = 2 * np.sqrt(np.maximum(values, 0.0) / (values[-1] or 1.0))
-            angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
-            ax.add_patch(Ellipse((0, 0), major, minor, angle=angle, fc="none", ec=colour(k), lw=1.3, label=name))
-            names = metric.features or names
-        ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
-        unit = "relative weight" if variances is None else "relative weight × spread"
-        ax.set(xlabel=f"{short(names[0], 20)} ({unit})", ylabel=f"{short(names[1], 20)} ({unit})")
-        lines = [Line2D([], [], color=colour(k), label=short(name)) for k, name in enumerate(named)]
-        if isinstance(metrics, Mapping):
-            legends.above(ax, lines, length=2.0)
+    @property
+    def is_line(self) -> bool:
+        return self.shares is not None and (self.shares.size == 1 or self.shares[0] >= _ONE_AXIS)
+
+
+def _panels(coloured: Sequence[Classes | Numbers]) -> list[Axes]:
+    """A panel for each, in rows, in a new figure that is high enough for the longest legend."""
+    columns = min(len(coloured), _IN_ROW)
+    rows = -(-len(coloured) // columns)
+    with mpl.rc_context(STYLE):
+        width, height = plt.rcParams["figure.figsize"]
+        height = max(height, *map(_height, coloured))
+        _, grid = plt.subplots(rows, columns, figsize=(width * columns, height * rows), layout="constrained")
+    panels = list(np.ravel(grid))
+    for spare in panels[len(coloured) :]:
+        spare.remove()
+    return panels[: len(coloured)]
+
+
+def _height(coloured: Classes | Numbers) -> float:
+    """Inches that a legend beside the map needs."""
+    return 0.0 if isinstance(coloured, Numbers) else LEGEND_ROW * (len(coloured) + 2)
+
+
+def _map_of(adata: Any, basis: str | None, key: str) -> Map:
+    found = basis_of(adata, basis, ("X_umap", f"X_{key}"))
+    if found is None:
+        raise ValueError(f"adata.obsm has neither 'X_umap' nor 'X_{key}': name a basis of {sorted(adata.obsm.keys())}")
+    place = np.asarray(entry(adata, "obsm", found))
+    if found != f"X_{key}":
+        return Map(place[:, :2], axis_names(found))
+    place, shares = principal_axes(place)
+    return Map(place, None, shares)
+
+
+def _panel(ax: Axes | None, map_: Map, coloured: Classes | Numbers, title: str) -> Axes:
+    with axes(ax, _height(coloured), legend_above=False) as ax:
+        random = np.random.RandomState(0)  # the same in every run
+        x, up = map_.place[:, 0], _rows(coloured, len(map_.place), random) if map_.is_line else map_.place[:, 1]
+        order = random.permutation(len(x))  # mixed, so that no class lies on top of another
+        look: dict[str, Any] = {"s": np.clip(6000 / x.size, 0.4, 8.0), "lw": 0, "rasterized": x.size > 5000}
+        if isinstance(coloured, Numbers):
+            marks = ax.scatter(x[order], up[order], c=coloured.values[order], cmap="viridis", **look)
+            ax.figure.colorbar(marks, ax=ax, pad=0.03, shrink=0.8).outline.set_visible(False)  # type: ignore[operator]
+        else:
+            ax.scatter(x[order], up[order], c=np.array(coloured.colours)[coloured.codes[order]], **look)
+            legends.beside(ax, _handles(ax, np.column_stack([x, up]), coloured))
+        _name_axes(ax, map_)
+        ax.set(xticks=[], yticks=[], title=title)
     return ax
+
+
+def _rows(coloured: Classes | Numbers, size: int, random: np.random.RandomState) -> np.ndarray:
+    """Heights for cells on a line: a row for each class, with the first on top, and room for the cells in it."""
+    return random.uniform(-0.4, 0.4, size) - (0 if isinstance(coloured, Numbers) else coloured.codes)
+
+
+def _name_axes(ax: Axes, map_: Map) -> None:
+    if map_.names is not None:
+        ax.set(xlabel=map_.names[0], ylabel=map_.names[1])
+    else:
+        assert map_.shares is not None
+        ax.set_xlabel(axis_name(ax, 1, map_.shares[0]))
+        ax.set_ylabel("" if map_.is_line else axis_name(ax, 2, map_.shares[1]))
+    if map_.is_line:
+        ax.spines["left"].set_visible(False)
+    else:
+        ax.set_aspect("equal", adjustable="datalim")
+
+
+def _handles(ax: Axes, place: np.ndarray, classes: Classes) -> list[Any]:
+    """Legend entries; where classes are many, with numbers, which are written on the map as well."""
+    handles = legends.dots(classes)
+    if len(classes) > _NUMBERED:
+        halo = [patheffects.withStroke(linewidth=1.5, foreground="white")]
+        for c, handle in enumerate(handles):
+            x, up = np.median(place[classes.codes == c], axis=0)
+            ax.text(x, up, str(c + 1), ha="center", va="center", fontsize=6, path_effects=halo)
+            handle.set_label(f"{c + 1} {handle.get_label()}")
+    return handles

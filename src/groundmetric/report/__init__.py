@@ -10,3 +10,7 @@ from .run import Run  # noqa: E402
 from .write import REPORT, save, write  # noqa: E402
 
 __all__ = ["REPORT", "Content", "Part", "Picture", "Run", "collect", "save", "write"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -28,6 +28,7 @@ from matplotlib.transforms import Affine2D
 from .. import pl
 from .._internal.files import write_whole
 from .._internal.validation import visible
+from ..pl.style import COLOURS, INK, MARKERS, STYLE
 from .collect import collect, sample_table
 from .compute import Log
 from .content import Content, Evaluation, Part, SampleMap, as_data
@@ -158,7 +159,7 @@ def page(content: Content) -> str:
     return environment.get_template("page.html.j2").render(
         content=content, figures=figures, inline=inline, asset=_asset, sample_table=sample_table(content.samples),
         told_scores=_told_scores(content.evaluation), data=_shown(_data(content)),
-        shapes=[_outline(m) for m in pl.MARKERS], short_table=SHORT, least_share=LEAST,
+        shapes=[_outline(m) for m in MARKERS], short_table=SHORT, least_share=LEAST,
     )  # fmt: skip
 
 
@@ -192,7 +193,7 @@ def _data(content: Content) -> dict[str, Any]:
     places = np.rint(1000 * (cells.places - low) / np.where(high > low, high - low, 1.0)).astype(int)
     stops = np.rint(255 * mpl.colormaps["viridis"](np.linspace(0, 1, 9))[:, :3]).astype(int)
     return {
-        "colours": pl.COLOURS, "ramp": stops.tolist(), "shapes": len(pl.MARKERS),
+        "colours": COLOURS, "ramp": stops.tolist(), "shapes": len(MARKERS),
         "scores": _told_scores(content.evaluation),
         "samples": {"names": samples.names, "columns": [as_data(column) for column in samples.columns],
                     "marks": np.argsort(samples.columns[0].groups, kind="stable").tolist()},
@@ -290,7 +291,7 @@ def render(draw: Draw, name: str, formats: Iterable[str] = ("png", "svg")) -> di
     }
     made = {}
     # No date and no random identifiers: the same figure is the same file.
-    with mpl.rc_context({**pl.STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name: a box stands for it
         figure = Figure(layout="constrained")
         draw(figure.add_subplot())
@@ -319,4 +320,4 @@ def _own(key: str, value: str, name: str) -> str:
         return f"{name}-{value}"
     if key.endswith("href") and value.startswith("#"):
         return f"#{name}-{value[1:]}"
-    return value.replace("url(#", f"url(#{name}-").replace(pl.INK, "currentColor")
+    return value.replace("url(#", f"url(#{name}-").replace(INK, "currentColor")

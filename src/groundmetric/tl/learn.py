@@ -74,11 +74,16 @@ def fit(
 
     Parameters
     ----------
-    rows : cells, ascending
-    labels : by the name of the sample
-    strata : batches by the name of the sample
-    warn : whether to warn of raw counts
-    redraw : from a number of epochs to the rows to learn from thereafter, of the same samples
+    rows : array
+        Cells, ascending
+    labels : Series
+        By the name of the sample
+    strata : Series or None
+        Batches by the name of the sample
+    warn : bool
+        Whether to warn of raw counts
+    redraw : function or None
+        From a number of epochs to the rows to learn from thereafter, of the same samples
     """
     known_samples = np.isin(samples.names, labels.index)
     training = known_samples[samples.codes[rows]]
@@ -185,28 +190,40 @@ def learn(
 
     Parameters
     ----------
-    adata : AnnData, or path of an .h5ad file (or a .zarr folder)
+    adata : AnnData or path
+        Cells; the path is of an .h5ad file (or a .zarr folder).
         Of a file, or an AnnData in backed mode, lazy or of Dask arrays, only the drawn cells and the selected genes are
         kept in memory.
-    sample_key : column of `obs` that says which sample (patient) each cell is from
-    label_key : column of `obs` with the label of the cell's sample, the same for all cells of a sample. Samples without
+    sample_key : str
+        Column of `obs` that says which sample (patient) each cell is from
+    label_key : str
+        Column of `obs` with the label of the cell's sample, the same for all cells of a sample. Samples without
         a label are left out of learning, but their cells are placed in the learned space. With ``target="ordered"``,
         numbers or ordered categories.
-    batch_key : column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn:
+    batch_key : str or None
+        Column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn:
         samples should be nearer to those of their label in other batches than to those of other labels in their own
-    layer : use this layer rather than X
-    use_rep : learn on this entry of `obsm` (e.g. "X_pca") rather than on genes
-    genes : which genes to learn from
+    layer : str or None
+        Use this layer rather than X
+    use_rep : str or None
+        Learn on this entry of `obsm` (e.g. "X_pca") rather than on genes
+    genes : str, sequence or None
+        Which genes to learn from
         "variance": those whose variance is above the average, in the cells that are learned from (the paper's rule);
         "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a mask. None: those
         marked by `pp.select_genes`, otherwise "variance".
-    n_cells : cells that are drawn per sample at most (None: all). Samples with fewer keep theirs.
-    resample : draw other cells for every epoch, so that more of a large file is learned from than is held at a time. No
+    n_cells : int or None
+        Cells that are drawn per sample at most (None: all). Samples with fewer keep theirs.
+    resample : bool
+        Draw other cells for every epoch, so that more of a large file is learned from than is held at a time. No
         solve can then begin where the last one ended, which takes longer. Genes, scales and all that is returned are
         of the first draw.
-    key_added : prefix of all that is written
-    random_state : seed of the draw and of the learner
-    copy : return a copy with the results, and leave `adata` as it is
+    key_added : str
+        Prefix of all that is written
+    random_state : int
+        Seed of the draw and of the learner
+    copy : bool
+        Return a copy with the results, and leave `adata` as it is
     **parameters : of `GroundMetricLearner`: n_components, margin, strength, max_epochs, n_jobs, verbose, …
 
     Returns
@@ -220,7 +237,7 @@ def learn(
     varm["groundmetric_components"] : the components, 0 for genes that were not selected (not with `use_rep`)
     var["groundmetric_importance"] : share of each gene, summing to 1 (not with `use_rep`)
     obs["groundmetric_sampled"] : which cells were drawn
-    uns["groundmetric"] : parameters, labels, history, version, and the metric itself; `tl.metric` rebuilds it
+    uns["groundmetric"] : parameters, labels, history, version, and the metric itself; `get.metric` rebuilds it
     """
     check_draw(n_cells, random_state)
     learner = make_learner(parameters, random_state)

@@ -46,7 +46,7 @@ def held_out_accuracy(
     A sample is either learned from or held out, with all its cells; so is a group of samples.
     """
     with Source(adata) as source:
-        entry = source.noted(key)
+        entry = source.uns_entry(key)
         stored = recall(entry, key, "adata")
         params = stored.params
         samples = samples_of(source.obs, params["sample_key"])
@@ -140,17 +140,26 @@ def cell_relevance(
 
     Parameters
     ----------
-    adata : AnnData in memory, after `learn`
+    adata : AnnData
+        In memory, after `learn`
     method : {"plans", "held_out"}
-    max_partners : plans: each sample is compared with at most so many of every class, drawn at random
-    n_neighbors : held out: training cells that vote, each by one over its distance; 100 in the paper
-    n_folds, n_repeats : held out: the samples are divided into so many parts, each held out in turn, so many times over
-    threshold : held out: share of turns in which an involved cell is right
-    group_key : held out: column of `obs`, e.g. the donor: samples with the same value are held out together
-    genes : held out: the rule by which genes are selected in each training part, "variance", "highly_variable" or
+    max_partners : int
+        Plans: each sample is compared with at most so many of every class, drawn at random
+    n_neighbors : int
+        Held out: training cells that vote, each by one over its distance; 100 in the paper
+    n_folds, n_repeats : int
+        Held out: the samples are divided into so many parts, each held out in turn, so many times over
+    threshold : float
+        Held out: share of turns in which an involved cell is right
+    group_key : str or None
+        Held out: column of `obs`, e.g. the donor: samples with the same value are held out together
+    genes : str, sequence or None
+        Held out: the rule by which genes are selected in each training part, "variance", "highly_variable" or
         "all", or a list of names chosen beforehand. None: the rule of `learn`
-    key : the `key_added` of `learn`
-    n_jobs : threads
+    key : str
+        The `key_added` of `learn`
+    n_jobs : int or None
+        Threads
 
     Writes
     ------
@@ -177,7 +186,7 @@ def cell_relevance(
 
 def _by_plans(adata: Any, key: str, max_partners: int, seed: int, n_jobs: int | None) -> pd.DataFrame:
     with Source(adata) as source:
-        stored = recall(source.noted(key), key, "adata")
+        stored = recall(source.uns_entry(key), key, "adata")
         who = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in who.names if name in stored.labels.index]
         cells = compared_cells(source, who, key, only=labelled)

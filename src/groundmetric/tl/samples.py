@@ -1,4 +1,4 @@
-"""tl.samples: an AnnData with a row per sample, its graph of nearest samples; tl.average: blended distances.
+"""tl.samples: an AnnData with a row per sample and its graph; tl.average and tl.trajectory: what is made of it.
 
 Scanpy has no way to give it exact distances without loading and compiling all of umap, which takes longer than the rest
 of `tl.samples`; for the number of samples in a cohort the graph is a few lines.
@@ -12,13 +12,204 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.decomposition import PCA
 
 from .._anndata.chunks import pieces, read
-from .._anndata.obs import Samples, constant_columns, find_column, samples_of
+from .._anndata.obs import Samples, constant_columns, find_column, listed, samples_of
 from .._anndata.source import Source
 from .._anndata.store import Stored, compared_cells, recall
 from ..distances import pairwise_distances
+
+
+def samples(
+    adata: Any,
+    *,
+    sample_key: str | None = None,
+    cell_type_key: str | None = None,
+    n_neighbors: int = 15,
+    key: str = "groundmetric",
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> ad.AnnData:
+    """An AnnData with a row per sample: how far samples are from each other under the learned metric.
+
+    Neighbours are set, so that `sc.tl.umap`, `sc.tl.leiden`, `sc.tl.diffmap` and `sc.tl.dpt` run on it as they are.
+
+    Parameters
+    ----------
+    adata : AnnData or path
+        After `learn` or `transfer`, or the path of its file
+    sample_key : str or None
+        Column of `obs`; None: the one of `learn`
+    cell_type_key : str or None
+        Column of `obs` whose values are counted; None: "cell_type" where there is one
+    n_neighbors : int
+        Of the graph of samples, each one itself included, as in scanpy; at most one less than there are
+    key : str
+        The `key_added` of `learn`
+    n_jobs, verbose : int or None
+        Threads for the distances; 1 shows a progress bar where there is a terminal
+
+    Returns
+    -------
+    AnnData with, per sample,
+
+    X : mean of each selected gene over its drawn cells (where `adata` has them)
+    obs : what is the same for all of its cells, and `n_cells`
+    obsm["X_groundmetric_distances"] : its distances to all samples
+    obsm["cell_types"] : how many cells it has of each type
+    obsp["groundmetric_distances"] : the distances again, between all pairs
+    obsp["distances"], obsp["connectivities"], uns["neighbors"] : the graph of nearest samples
+    """
+    if n_neighbors < 2:
+        raise ValueError(f"n_neighbors is {n_neighbors}: at least 2 are needed, the sample itself and another")
+    with Source(adata) as source:
+        stored = recall(source.uns_entry(key), key, "adata")
+        who = samples_of(source.obs, sample_key or stored.params["sample_key"])
+        distances = pairwise_distances(compared_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
+        obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), who)
+        obs["n_cells"] = who.sizes
+        X, var = _means(source, who, stored)
+        types = count_cell_types(source.obs, who, cell_type_key)
+    result = ad.AnnData(X, obs=obs, var=var)
+    if types is not None:
+        result.obsm["cell_types"] = types
+    result.obsm[f"X_{key}_distances"] = distances
+    result.obsp[f"{key}_distances"] = distances
+    result.uns[key] = {"params": {name: value for name, value in stored.params.items() if value is not None}}
+    if len(who) > 2:  # fewer make no graph
+        set_neighbors(result, distances, min(n_neighbors, len(who) - 1), f"X_{key}_distances")
+    return result
+
+
+def average(
+    adata: Any,
+    weight: float = 0.5,
+    *,
+    use_rep: str | None = None,
+    n_pcs: int = 50,
+    key: str = "groundmetric",
+    key_added: str | None = None,
+    random_state: int = 0,
+) -> None:
+    """Coordinates of cells between the learned metric (weight 0) and the Euclidean one (weight 1).
+
+    The learned metric tells conditions apart, the Euclidean one cell types; in between, both show. The Euclidean
+    distance d between these coordinates is d² = (1 - weight) d²_learned + weight d²_Euclidean, each in units of its
+    root mean square over all cells, because the two have no common unit. `sc.pp.neighbors` takes them:
+
+        gm.tl.average(adata)
+        sc.pp.neighbors(adata, use_rep="X_groundmetric_average")
+
+    (`GroundMetric.blend` averages the distances themselves, as the paper does; no coordinates have those.)
+
+    Parameters
+    ----------
+    adata : AnnData
+        After `learn` or `transfer`
+    weight : float
+        From 0, learned, to 1, Euclidean
+    use_rep : str or None
+        Entry of `obsm` for the Euclidean side; None: what was learned on with `use_rep`, otherwise "X_pca" where
+        there is one, otherwise `n_pcs` principal components of the selected genes
+    key : str
+        The `key_added` of `learn`
+    key_added : str or None
+        Entry of `obsm` to write; None: "X_groundmetric_average"
+    """
+    if not 0.0 <= weight <= 1.0:
+        raise ValueError(f"weight is {weight}: expected a number from 0 (learned) to 1 (Euclidean)")
+    with Source(adata) as source:
+        stored = recall(source.uns_entry(key), key, "adata")
+        learned = np.asarray(source.representation(f"X_{key}"))
+        use_rep = use_rep or stored.params.get("use_rep") or ("X_pca" if "X_pca" in adata.obsm else None)
+        if use_rep is not None:
+            euclidean = np.asarray(source.representation(use_rep), dtype=np.float64)
+        else:
+            euclidean = _principal_components(source, stored.features, stored.params.get("layer"), n_pcs, random_state)
+    parts = np.sqrt(1.0 - weight) * _in_own_units(learned), np.sqrt(weight) * _in_own_units(euclidean)
+    adata.obsm[key_added or f"X_{key}_average"] = np.hstack(parts)
+
+
+def trajectory(
+    samples: Any,
+    root: str,
+    *,
+    n_neighbors: int = 5,
+    key: str = "groundmetric",
+    key_added: str | None = None,
+) -> None:
+    """Pseudotime of samples: how far each is from a root along paths through similar samples, from 0 to 1.
+
+    Diffusion pseudotime (Haghverdi et al. 2016) on all distances between samples. With tens of samples a graph of
+    nearest neighbours easily falls apart, and `sc.tl.dpt` then gives infinity; here every two samples are linked, the
+    more weakly the farther they are apart.
+
+    Parameters
+    ----------
+    samples : AnnData
+        Of `tl.samples`
+    root : str
+        The name of the sample to start from, or a label: then that sample of it that is farthest from all others on
+        average
+    n_neighbors : int
+        Each sample's links reach about as far as to this neighbour
+    key : str
+        The `key_added` of `learn`
+    key_added : str or None
+        Column of `obs` to write; None: "groundmetric_pseudotime"
+
+    Writes
+    ------
+    obs["groundmetric_pseudotime"] : from 0 at the root to 1
+    uns["groundmetric_pseudotime"] : the name of the root
+    """
+    if f"{key}_distances" not in samples.obsp:
+        raise ValueError(f"obsp has no {key + '_distances'!r}: pass the AnnData that tl.samples returns")
+    distances = np.asarray(samples.obsp[f"{key}_distances"])
+    if len(distances) < 3:
+        raise ValueError(f"there are {len(distances)} samples: an order needs at least 3")
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors is {n_neighbors}: expected at least 1")
+    start = _find_root(samples, root, distances, samples.uns[key]["params"].get("label_key"))
+    key_added = key_added or f"{key}_pseudotime"
+    samples.obs[key_added] = pseudotime(distances, start, min(n_neighbors, len(distances) - 1))
+    samples.uns[key_added] = {"root": str(samples.obs_names[start])}
+
+
+def _means(source: Source, who: Samples, stored: Stored) -> tuple[np.ndarray | None, pd.DataFrame | None]:
+    """Mean of each selected gene over the drawn cells of every sample; nothing where they are not there."""
+    places = source.genes.get_indexer(stored.features) if source.genes.is_unique else np.array([-1])
+    layer = stored.params.get("layer")
+    if stored.params.get("use_rep") is not None or np.any(places < 0) or not source.has_matrix(layer):
+        return None, None
+    matrix = source.matrix(layer)
+    rows = np.flatnonzero(source.obs[f"{stored.key}_sampled"])
+    columns, order = np.sort(places), np.argsort(np.argsort(places))
+    counts = np.bincount(who.codes[rows], minlength=len(who))
+    averaging = sparse.csr_matrix((1.0 / counts[who.codes[rows]], (who.codes[rows], np.arange(rows.size))))
+    X = np.zeros((len(who), columns.size))
+    for piece in pieces(matrix, rows, columns):
+        part = averaging[:, piece.rows] @ piece.values
+        X[:, piece.columns] += part.toarray() if sparse.issparse(part) else part
+    return X[:, order], source.var.iloc[places].copy()
+
+
+def count_cell_types(obs: pd.DataFrame, who: Samples, cell_type_key: str | None) -> pd.DataFrame | None:
+    """Cells of each type in each sample."""
+    if cell_type_key is None:
+        if "cell_type" not in obs.columns:
+            return None
+        cell_type_key = "cell_type"
+    kinds = find_column(obs, cell_type_key, "cell_type_key")
+    counts = pd.crosstab(who.codes, kinds.astype(object).to_numpy()).reindex(range(len(who)), fill_value=0)
+    return pd.DataFrame(counts.to_numpy(), index=who.names.astype(str), columns=as_keys(counts.columns))
+
+
+def as_keys(values: Any) -> list[str]:
+    """Column names that a file can hold: a slash would be read as a path."""
+    return [str(value).replace("/", "|") for value in values]
 
 
 def set_neighbors(adata: Any, distances: np.ndarray, n_neighbors: int, use_rep: str) -> None:
@@ -77,139 +268,6 @@ def _graph(columns: np.ndarray, values: np.ndarray) -> sparse.csr_matrix:
     return sparse.csr_matrix((values.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), (n, n))
 
 
-def samples(
-    adata: Any,
-    *,
-    sample_key: str | None = None,
-    cell_type_key: str | None = None,
-    n_neighbors: int = 15,
-    key: str = "groundmetric",
-    n_jobs: int | None = None,
-    verbose: int = 0,
-) -> ad.AnnData:
-    """An AnnData with a row per sample: how far samples are from each other under the learned metric.
-
-    Neighbours are set, so that `sc.tl.umap`, `sc.tl.leiden`, `sc.tl.diffmap` and `sc.tl.dpt` run on it as they are.
-
-    Parameters
-    ----------
-    adata : AnnData after `learn` or `transfer`, or the path of its file
-    sample_key : column of `obs`; None: the one of `learn`
-    cell_type_key : column of `obs` whose values are counted; None: "cell_type" where there is one
-    n_neighbors : of the graph of samples, each one itself included, as in scanpy; at most one less than there are
-    key : the `key_added` of `learn`
-    n_jobs, verbose : threads for the distances; 1 shows a progress bar where there is a terminal
-
-    Returns
-    -------
-    AnnData with, per sample,
-
-    X : mean of each selected gene over its drawn cells (where `adata` has them)
-    obs : what is the same for all of its cells, and `n_cells`
-    obsm["X_groundmetric_distances"] : its distances to all samples
-    obsm["cell_types"] : how many cells it has of each type
-    obsp["groundmetric_distances"] : the distances again, between all pairs
-    obsp["distances"], obsp["connectivities"], uns["neighbors"] : the graph of nearest samples
-    """
-    if n_neighbors < 2:
-        raise ValueError(f"n_neighbors is {n_neighbors}: at least 2 are needed, the sample itself and another")
-    with Source(adata) as source:
-        stored = recall(source.noted(key), key, "adata")
-        who = samples_of(source.obs, sample_key or stored.params["sample_key"])
-        distances = pairwise_distances(compared_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
-        obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), who)
-        obs["n_cells"] = who.sizes
-        X, var = _means(source, who, stored)
-        types = count_cell_types(source.obs, who, cell_type_key)
-    result = ad.AnnData(X, obs=obs, var=var)
-    if types is not None:
-        result.obsm["cell_types"] = types
-    result.obsm[f"X_{key}_distances"] = distances
-    result.obsp[f"{key}_distances"] = distances
-    result.uns[key] = {"params": {name: value for name, value in stored.params.items() if value is not None}}
-    if len(who) > 2:  # fewer make no graph
-        set_neighbors(result, distances, min(n_neighbors, len(who) - 1), f"X_{key}_distances")
-    return result
-
-
-def _means(source: Source, who: Samples, stored: Stored) -> tuple[np.ndarray | None, pd.DataFrame | None]:
-    """Mean of each selected gene over the drawn cells of every sample; nothing where they are not there."""
-    places = source.genes.get_indexer(stored.features) if source.genes.is_unique else np.array([-1])
-    layer = stored.params.get("layer")
-    if stored.params.get("use_rep") is not None or np.any(places < 0) or not source.has_matrix(layer):
-        return None, None
-    matrix = source.matrix(layer)
-    rows = np.flatnonzero(source.obs[f"{stored.key}_sampled"])
-    columns, order = np.sort(places), np.argsort(np.argsort(places))
-    counts = np.bincount(who.codes[rows], minlength=len(who))
-    averaging = sparse.csr_matrix((1.0 / counts[who.codes[rows]], (who.codes[rows], np.arange(rows.size))))
-    X = np.zeros((len(who), columns.size))
-    for piece in pieces(matrix, rows, columns):
-        part = averaging[:, piece.rows] @ piece.values
-        X[:, piece.columns] += part.toarray() if sparse.issparse(part) else part
-    return X[:, order], source.var.iloc[places].copy()
-
-
-def count_cell_types(obs: pd.DataFrame, who: Samples, cell_type_key: str | None) -> pd.DataFrame | None:
-    """Cells of each type in each sample."""
-    if cell_type_key is None:
-        if "cell_type" not in obs.columns:
-            return None
-        cell_type_key = "cell_type"
-    kinds = find_column(obs, cell_type_key, "cell_type_key")
-    counts = pd.crosstab(who.codes, kinds.astype(object).to_numpy()).reindex(range(len(who)), fill_value=0)
-    return pd.DataFrame(counts.to_numpy(), index=who.names.astype(str), columns=as_keys(counts.columns))
-
-
-def as_keys(values: Any) -> list[str]:
-    """Column names that a file can hold: a slash would be read as a path."""
-    return [str(value).replace("/", "|") for value in values]
-
-
-def average(
-    adata: Any,
-    weight: float = 0.5,
-    *,
-    use_rep: str | None = None,
-    n_pcs: int = 50,
-    key: str = "groundmetric",
-    key_added: str | None = None,
-    random_state: int = 0,
-) -> None:
-    """Coordinates of cells between the learned metric (weight 0) and the Euclidean one (weight 1).
-
-    The learned metric tells conditions apart, the Euclidean one cell types; in between, both show. The Euclidean
-    distance d between these coordinates is d² = (1 - weight) d²_learned + weight d²_Euclidean, each in units of its
-    root mean square over all cells, because the two have no common unit. `sc.pp.neighbors` takes them:
-
-        gm.tl.average(adata)
-        sc.pp.neighbors(adata, use_rep="X_groundmetric_average")
-
-    (`GroundMetric.blend` averages the distances themselves, as the paper does; no coordinates have those.)
-
-    Parameters
-    ----------
-    adata : AnnData after `learn` or `transfer`
-    weight : from 0, learned, to 1, Euclidean
-    use_rep : entry of `obsm` for the Euclidean side; None: what was learned on with `use_rep`, otherwise "X_pca" where
-        there is one, otherwise `n_pcs` principal components of the selected genes
-    key : the `key_added` of `learn`
-    key_added : entry of `obsm` to write; None: "X_groundmetric_average"
-    """
-    if not 0.0 <= weight <= 1.0:
-        raise ValueError(f"weight is {weight}: expected a number from 0 (learned) to 1 (Euclidean)")
-    with Source(adata) as source:
-        stored = recall(source.noted(key), key, "adata")
-        learned = np.asarray(source.representation(f"X_{key}"))
-        use_rep = use_rep or stored.params.get("use_rep") or ("X_pca" if "X_pca" in adata.obsm else None)
-        if use_rep is not None:
-            euclidean = np.asarray(source.representation(use_rep), dtype=np.float64)
-        else:
-            euclidean = _principal_components(source, stored.features, stored.params.get("layer"), n_pcs, random_state)
-    parts = np.sqrt(1.0 - weight) * _in_own_units(learned), np.sqrt(weight) * _in_own_units(euclidean)
-    adata.obsm[key_added or f"X_{key}_average"] = np.hstack(parts)
-
-
 def _in_own_units(z: np.ndarray) -> np.ndarray:
     """Centred, with a root mean square of 1 for the distance between two rows."""
     z = z - z.mean(axis=0)
@@ -227,3 +285,45 @@ def _principal_components(source: Source, genes: list[str], layer: str | None, n
     if n_pcs < 1:
         return points.toarray() if hasattr(points, "toarray") else points
     return PCA(n_pcs, svd_solver="arpack", random_state=seed).fit_transform(points.astype(np.float64))
+
+
+def _find_root(samples: Any, root: str, distances: np.ndarray, label_key: str | None) -> int:
+    names = [str(name) for name in samples.obs_names]
+    if str(root) in names:
+        return names.index(str(root))
+    labels = [] if label_key is None else find_column(samples.obs, label_key, "label_key").astype(str).to_numpy()
+    mine = np.flatnonzero(np.asarray(labels) == str(root))
+    if not mine.size:
+        known = [*names, *dict.fromkeys(labels)]
+        raise ValueError(f"root is {root!r}, which is neither a sample nor a label: {listed(root, known)}")
+    others = np.setdiff1d(np.arange(len(names)), mine)
+    away = distances[np.ix_(mine, others if others.size else mine)].mean(axis=1)
+    return int(mine[away.argmax()])
+
+
+def pseudotime(distances: np.ndarray, root: int, n_neighbors: int) -> np.ndarray:
+    """Diffusion pseudotime from the root, scaled to at most 1.
+
+    Steps of a random walk with probabilities T sum to the distance |Σ_t T^t(root, ·) - Σ_t T^t(x, ·)|, the stationary
+    part left out: by eigenvalues λ of T, coordinates λ/(1 - λ).
+    """
+    transitions = _transitions(distances, n_neighbors)
+    values, vectors = np.linalg.eigh(transitions)
+    moving = np.argsort(values)[:-1]  # all but the stationary part
+    coordinates = vectors[:, moving] * (values[moving] / (1.0 - values[moving]))
+    away = np.linalg.norm(coordinates - coordinates[root], axis=1)
+    return away / away.max() if away.max() > 0 else away
+
+
+def _transitions(distances: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """Symmetric transition matrix of a Gaussian kernel whose width follows the local density."""
+    longest = minimum_spanning_tree(distances).data.max(initial=0.0)
+    # The chain of nearest samples must hold: no link of it is longer than three widths.
+    width = np.maximum(np.sort(distances, axis=1)[:, n_neighbors], longest / 3.0)
+    width = np.where(width > 0, width, 1.0)
+    spread = width[:, None] ** 2 + width**2
+    kernel = np.sqrt(2.0 * np.outer(width, width) / spread) * np.exp(-(distances**2) / spread)
+    density = kernel.sum(axis=1)
+    kernel /= np.outer(density, density)
+    degree = np.sqrt(kernel.sum(axis=1))
+    return kernel / np.outer(degree, degree)

@@ -45,17 +45,27 @@ def transfer(
 
     Parameters
     ----------
-    adata : AnnData, in memory or backed; prepared as the training data were. It is written to.
-    trained : the AnnData that `learn` was run on, its .h5ad file, the folder of a run of the command line; or a
+    adata : AnnData
+        In memory or backed; prepared as the training data were. It is written to.
+    trained : AnnData, path or GroundMetric
+        The AnnData that `learn` was run on, its .h5ad file, the folder of a run of the command line; or a
         GroundMetric or its file, which knows no samples to compare with
-    sample_key : column of `adata.obs`; None: the one of training
-    layer : of `adata`, or "X"; None: the one of training
-    max_missing : share of genes that may be missing
-    n_neighbors : training samples that vote on a label, each by one over its distance; at most as many as there are
-    n_cells : cells that are drawn per sample for the distances at most (None: all). All cells are placed.
-    random_state : seed of the draw
-    key : the `key_added` of `learn`
-    n_jobs, verbose : threads for the distances; 1 shows a progress bar where there is a terminal
+    sample_key : str or None
+        Column of `adata.obs`; None: the one of training
+    layer : str or None
+        Of `adata`, or "X"; None: the one of training
+    max_missing : float
+        Share of genes that may be missing
+    n_neighbors : int
+        Training samples that vote on a label, each by one over its distance; at most as many as there are
+    n_cells : int or None
+        Cells that are drawn per sample for the distances at most (None: all). All cells are placed.
+    random_state : int
+        Seed of the draw
+    key : str
+        The `key_added` of `learn`
+    n_jobs, verbose : int or None
+        Threads for the distances; 1 shows a progress bar where there is a terminal
 
     Returns
     -------

@@ -141,7 +141,7 @@ class BoundedDistances:
     Examples
     --------
     >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], groups=["a", "a", "b", "b"])
+    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], samples=["a", "a", "b", "b"])
     >>> gm.bounded_distances(D, solver="exact").gap
     0.0
     """

@@ -1,0 +1,119 @@
+"""Results out of an AnnData, in scanpy's manner: the metric itself, and tables of genes and of distances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._anndata.source import Source
+from ._anndata.store import recall
+from .metrics import GroundMetric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["distances", "importance", "metric"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def metric(adata: Any, *, key: str = "groundmetric") -> GroundMetric:
+    """Rebuild the metric that `tl.learn` found.
+
+    The metric is in `uns`, so it is the same after genes were dropped or reordered.
+
+    Parameters
+    ----------
+    adata : AnnData or path
+        After `tl.learn` or `tl.transfer`, or the path of its .h5ad file.
+    key : str
+        The `key_added` of `tl.learn`.
+
+    Returns
+    -------
+    GroundMetric
+        With the names of its genes; `metric.save(path)` keeps it as a file.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> gm.get.metric(adata).n_components
+    2
+    """
+    with Source(adata) as source:
+        return recall(source.uns_entry(key), key, "adata").metric
+
+
+def importance(adata: Any, *, key: str = "groundmetric") -> pd.DataFrame:
+    """Table of the genes that the metric was learned from, the most important first.
+
+    Parameters
+    ----------
+    adata : AnnData or path
+        After `tl.learn` or `tl.transfer`, or the path of its .h5ad file.
+    key : str
+        The `key_added` of `tl.learn`.
+
+    Returns
+    -------
+    DataFrame
+        A row per gene (with `use_rep`: per dimension), by its name. Column "importance": its share, all summing to 1.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", random_state=0)
+    >>> table = gm.get.importance(adata)
+    >>> table.index[0], float(table["importance"].sum().round(6))
+    ('PROG17', 1.0)
+    """
+    import pandas as pd
+
+    found = metric(adata, key=key)
+    table = pd.DataFrame({"importance": found.importance()}, index=pd.Index(found.features, name="gene"))
+    return table.sort_values("importance", ascending=False, kind="stable")
+
+
+def distances(samples: Any, *, key: str = "groundmetric") -> pd.DataFrame:
+    """Table of the distances between samples.
+
+    Parameters
+    ----------
+    samples : AnnData or path
+        From `tl.samples` or `tl.transfer`, or the path of its .h5ad file.
+    key : str
+        The `key_added` of `tl.learn`.
+
+    Returns
+    -------
+    DataFrame
+        A row per sample. Columns are the same samples for `tl.samples`, the training samples for `tl.transfer`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", random_state=0)
+    >>> table = gm.get.distances(gm.tl.samples(adata))
+    >>> table.shape, float(table.loc["S01", "S01"])
+    ((8, 8), 0.0)
+    """
+    import pandas as pd
+
+    with Source(samples) as source:
+        if not source.has_representation(f"X_{key}_distances"):
+            raise ValueError(
+                f"obsm has no {f'X_{key}_distances'!r}: pass the AnnData that tl.samples or tl.transfer returns, "
+                "or the key that tl.learn was run with"
+            )
+        found = np.asarray(source.representation(f"X_{key}_distances")[:])
+        training = source.uns_entry(key).get("training_samples")
+        rows = source.obs.index
+    columns = rows if training is None else pd.Index([str(name) for name in training])
+    return pd.DataFrame(found, rows, columns)

@@ -1,0 +1,196 @@
+"""Results of training, evaluation and interpretation: history, scores, stability of features, flow between kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+from matplotlib.ticker import MaxNLocator
+
+from . import style as legends
+from .data import entry, is_anndata
+from .style import INK, MISSING, axes, colour, row_size, short, side, width
+
+_INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
+_BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
+_GAP = 0.02  # between kinds, of all mass
+_ROOM, _LONGEST = 0.85, 17  # for the names at both sides of a flow, and how many letters of them fit there
+_LEAST = 1e-3  # bands of less mass are not drawn
+
+
+def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -> Axes:
+    """Training by epoch: the loss relative to the first epoch's, and two shares.
+
+    The shares are of the triplets within the margin, which pull, and of the solves that bounds made unnecessary.
+    `record` is `learner.history_`, the learner, or AnnData with `uns[key]["history"]`.
+    """
+    with axes(ax) as ax:
+        record = entry(record, "uns", key)["history"] if is_anndata(record) else getattr(record, "history_", record)
+        loss, solved, saved, active = (np.asarray(record[name]) for name in ("loss", "solved", "saved", "active"))
+        held_out = np.asarray(record.get("validation_loss", np.nan))
+        epochs, first = np.arange(1, loss.size + 1), loss[0] or 1.0
+        unit = f" (100% is the first epoch's {first:.3g})" if width(ax) > 2 else ""
+        lines: list[tuple] = [(f"loss{unit}", loss / first, "-")]
+        if np.isfinite(held_out).any():
+            lines.append(("loss of held-out triplets", held_out / first, "-."))
+        lines.append(("triplets within the margin", active, "--"))
+        lines.append(("solves saved by bounds", saved / np.maximum(saved + solved, 1), ":"))
+        drawn = []
+        for k, (label, values, dashes) in enumerate(lines):
+            drawn += ax.plot(epochs, 100 * values, color=colour(k), ls=dashes, label=label)
+        ax.set(xlabel="epoch", ylabel="share (%)", xlim=(1, max(epochs[-1], 2)), ylim=(0, None))
+        ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
+        legends.above(ax, drawn, length=2.4)
+    return ax
+
+
+def scores(
+    rows: Mapping[str, Sequence[float | None]],
+    ax: Axes | None = None,
+    *,
+    reference: float | None = None,
+    name: str = "balanced accuracy",
+) -> Axes:
+    """A mark with a whisker for every row, the first in colour.
+
+    Parameters
+    ----------
+    rows : dict
+        Name to (value, low, high); where low or high are None or NaN, there is no whisker
+    reference : float or None
+        Drawn as a dashed line, e.g. the score of guessing
+    name : str
+        What the numbers are called
+    """
+    if not rows:
+        raise ValueError("rows are empty: at least one is needed")
+    places = np.arange(len(rows))
+    with axes(ax, 0.5 + _SCORE_ROW * len(rows)) as ax:
+        if reference is not None:
+            ax.axvline(reference, color=INK, lw=0.6, ls="--")
+        for place, ends in zip(places, rows.values(), strict=True):
+            value, low, high = (np.nan if end is None else float(end) for end in ends)
+            shade = colour(0) if place == 0 else INK
+            ax.plot([low, high], [place, place], color=shade, lw=1.3)
+            ax.plot(value, place, "o", color=shade, ms=4.5, gid=f"score-{place}")
+        ax.set_yticks(places, [short(each, 28) for each in rows], parse_math=False)
+        ax.tick_params("y", length=0)
+        ax.set(xlabel=name, ylim=(len(rows) - 0.5, -0.5))
+    return ax
+
+
+def stability(result: Any, ax: Axes | None = None, *, n: int = 20, level: float = 0.05) -> Axes:
+    """The `n` most important features with bootstrap intervals; grey, what exchanged labels give.
+
+    Filled marks have a q-value below `level`; the text at the right is how often a feature is among the top in refits.
+
+    Parameters
+    ----------
+    result : Stability
+        From `interpret.stability`
+    """
+    top = np.argsort(-result.importance, kind="stable")[:n]
+    rows, found = np.arange(top.size), result.discoveries
+    with axes(ax, 0.8 + _INTERVAL_ROW * top.size) as ax:
+        ends = 100 * result.importance[top]
+        if len(result.null):
+            low, high = 100 * np.quantile(result.null[:, top], [0.025, 0.975], axis=0)
+            label = f"labels exchanged ({len(result.null)} times)"
+            ax.hlines(rows, low, high, color=MISSING, lw=0.45 * row_size(ax, top.size), alpha=0.6, label=label)
+            ends = np.maximum(ends, high)
+        if len(result.refits):
+            low, high = 100 * result.interval[:, top]
+            ax.hlines(
+                rows,
+                low,
+                high,
+                color=colour(0),
+                lw=1.0,
+                label=f"{result.confidence:.0%} of {len(result.refits)} refits",
+            )
+            ends = np.maximum(ends, high)
+        sure = np.zeros(top.size, bool) if found is None else found.q[top] < level
+        for chosen, face, label in ((sure, colour(0), f"q < {level:g}"), (~sure, "white", f"q ≥ {level:g}")):
+            if chosen.any():
+                name = label if found is not None else "as fitted"
+                x = 100 * result.importance[top][chosen]
+                ax.plot(x, rows[chosen], "o", ms=3.5, mfc=face, mec=colour(0), mew=0.8, ls="none", label=name)
+        letters = float(np.clip(0.75 * row_size(ax, top.size), 3.0, 7.0))
+        if len(result.refits):
+            for row, share in zip(rows.tolist(), result.selected[top], strict=True):
+                ax.text(1.0, float(row), f"{share:.0%}", transform=ax.get_yaxis_transform(), ha="right", va="center",
+                        fontsize=min(6.0, letters), color=INK)  # fmt: skip
+        ax.set_yticks(rows, [short(result.features[f], 28) for f in top], parse_math=False, fontsize=letters)
+        ax.tick_params("y", length=0)
+        ax.spines["left"].set_visible(False)
+        ax.set(xlabel="share of the importance (%)", xlim=(0, 1.15 * ends.max() or 1.0), ylim=(top.size - 0.5, -0.5))
+        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+    return ax
+
+
+def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
+    """Which kinds of points are matched to which: bands as wide as the mass, the darker the farther it moves.
+
+    Parameters
+    ----------
+    result : Flow
+        From `interpret.flow`
+    least : float
+        Bands of less mass are left out
+    """
+    mass, distance = result.mass, result.distance
+    shown = (mass >= least) & np.isfinite(distance)
+    colours = Normalize(0.0, float(distance[shown].max(initial=0.0)) or 1.0)
+    shades = mpl.colormaps["viridis_r"]
+    with axes(ax) as ax:
+        left, right = (_ends(mass.sum(axis=k)) for k in (1, 0))
+        for band in _bands(mass, left, right, shown):
+            face = shades(colours(distance[band.row, band.col]))
+            ax.add_patch(PathPatch(band.path, fc=face, ec="none", alpha=0.75))
+        for x, starts, sizes, align in ((0.0, left, mass.sum(axis=1), "right"), (1.0, right, mass.sum(axis=0), "left")):
+            for k, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+                if size < least:
+                    continue
+                ax.add_patch(Rectangle((x - _BAR / 2, start), _BAR, size, fc=colour(k), lw=0))
+                place = x + _BAR * (1 if align == "left" else -1)
+                text = short(result.values[k], _LONGEST)
+                ax.text(place, start + size / 2, text, ha=align, va="center", fontsize=6.5, color=INK, parse_math=False)
+        highest = max(left[-1] + mass[-1].sum(), right[-1] + mass[:, -1].sum())
+        ax.set(xlim=(-_ROOM, 1.0 + _ROOM), ylim=(highest, 0.0), yticks=[])
+        ax.set_xticks([0, 1], [short(result.source, 16), short(result.target, 16)], parse_math=False)
+        ax.tick_params("x", length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_xlabel(f"mean distance {result.value:.3g}; {result.kept:.0%} stays with its kind")
+        beside = ax.inset_axes((1.0 + 0.05 / side(ax), 0.05, 0.1 / side(ax), 0.9))
+        bar = ax.figure.colorbar(mpl.cm.ScalarMappable(colours, shades), cax=beside, label="distance")
+        bar.outline.set_visible(False)  # type: ignore[operator]
+    return ax
+
+
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    """Where the bar of each kind begins, with gaps between those that have any mass."""
+    gaps = _GAP * np.concatenate([[0], np.cumsum(sizes[:-1] > 0)])
+    return np.concatenate([[0.0], np.cumsum(sizes)[:-1]]) + gaps
+
+
+class _Band:
+    def __init__(self, row: int, col: int, top_left: float, top_right: float, size: float) -> None:
+        self.row, self.col = row, col
+        x0, x1, bend = _BAR / 2, 1.0 - _BAR / 2, 0.5
+        there = [(x0, top_left), (bend, top_left), (bend, top_right), (x1, top_right)]
+        back = [(x1, top_right + size), (bend, top_right + size), (bend, top_left + size), (x0, top_left + size)]
+        curve = [Path.CURVE4] * 3
+        self.path = Path([*there, *back, there[0]], [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY])
+
+
+def _bands(mass: np.ndarray, left: np.ndarray, right: np.ndarray, shown: np.ndarray) -> list[_Band]:
+    """Bands from each kind to each, stacked in the same order at both ends, so that none cross beside a bar."""
+    from_top = left[:, None] + np.cumsum(mass, axis=1) - mass
+    to_top = right + np.cumsum(mass, axis=0) - mass
+    return [_Band(r, c, from_top[r, c], to_top[r, c], mass[r, c]) for r, c in np.argwhere(shown)]
