@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import os
-import sys
 import warnings
 from collections import Counter
 from dataclasses import replace
@@ -12,16 +11,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tqdm import tqdm
 
 from ._internal.executor import Threads, in_rounds
+from ._internal.progress import Bar, progress_bar, write_line
 from .distributed import workers
 from .distributions import Distributions, as_distributions
 from .metrics.base import GroundMetric
 from .metrics.cost import BadDistances, Cost, checked_distances
 from .transport import Auto, Details, Exact, Status
+from .transport.cache import DistanceCache, OnSolved, compute_in_rounds, compute_missing
 from .transport.cohort import clouds_of, compare_all, is_euclidean, is_projection, name_the_bad, projected
-from .transport.kept import Found, KeptDistances, fill_gaps, telling
 from .transport.neighbors import Finder, nearest
 from .transport.pairs import PairTransport, pair_transport
 from .transport.problem import Masses, points_in_range
@@ -85,19 +84,19 @@ def pairwise_distances(
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
         chosen, reason = chosen.pick(sizes[rows], sizes[cols + shift], on_points=is_euclidean(ground))
     _check_solver(chosen, ground)
-    kept = None if keep is None else KeptDistances(keep, chosen).of(ground, *cohorts)
+    cache = None if keep is None else DistanceCache(keep, chosen).of(ground, *cohorts)
     with workers(n_jobs) as threads:
 
-        def compute(first: np.ndarray, second: np.ndarray, found: Found) -> Details:
+        def compute(first: np.ndarray, second: np.ndarray, found: OnSolved) -> Details:
             try:
                 return _solve_all(chosen, reason, cohorts, first, second, ground, threads, verbose, found)
             except BadDistances as bad:
                 raise name_the_bad(bad, ground, cohorts, first, second) from None
 
-        details = fill_gaps(kept, rows, cols + shift, compute)
+        details = compute_missing(cache, rows, cols + shift, compute)
     _warn_of_all(details)
     if verbose and (reason or not isinstance(chosen, Exact)):
-        tqdm.write(f"distances: {details}", file=sys.stderr)
+        write_line(f"distances: {details}")
     values, lower, upper = (
         _as_matrix(entries, rows, cols, (len(A), len(cohorts[-1])), symmetric=B is None)
         for entries in (details.values, details.lower, details.upper)
@@ -254,11 +253,10 @@ def _solve_all(
     metric: Any,
     threads: Threads,
     verbose: int,
-    found: Found,
+    found: OnSolved,
 ) -> Details:
     """All pairs by the solver; `first` and `second` count through all cohorts."""
-    bar = tqdm(total=first.size, desc="distances", unit="pair", disable=None if verbose else True, leave=False)
-    with bar:
+    with progress_bar(first.size, "distances", "pair", show=bool(verbose)) as bar:
         sizes = np.concatenate([cohort.sizes for cohort in cohorts]).astype(np.float64)
         rounds = in_rounds(sizes[first] * sizes[second], threads)
         if isinstance(solver, Exact) and _is_projection(metric):
@@ -275,7 +273,7 @@ def _solve_all(
         def some(chosen: np.ndarray) -> Details:
             return compare_all(solver, reason, clouds, distances, first[chosen], second[chosen], threads, bar.update)
 
-        return some(np.arange(first.size)) if found is None else telling(some, rounds, found)
+        return some(np.arange(first.size)) if found is None else compute_in_rounds(some, rounds, found)
 
 
 def _between_single_points(
@@ -298,7 +296,7 @@ def _on_values(up: int, cost: Cost) -> int:
 
 
 def _solve_in_rounds(
-    solver: Solver, reason: str, transport: PairTransport, rounds: list[np.ndarray], found: Found, bar: tqdm, up: int
+    solver: Solver, reason: str, transport: PairTransport, rounds: list[np.ndarray], found: OnSolved, bar: Bar, up: int
 ) -> Details:
     """Solve all pairs, a few hundred at a time: bases are not kept, so that memory stays small.
 

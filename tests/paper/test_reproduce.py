@@ -44,7 +44,7 @@ def test_finished_work_is_not_done_again(folder, monkeypatch):
         raise AssertionError("done again")
 
     before = (folder / "results.md").read_text()
-    monkeypatch.setattr("groundmetric.evaluation._kept._answer", refuse)
+    monkeypatch.setattr("groundmetric.evaluation._cache._answer", refuse)
     reproduce(["timing"], folder, quick=True)
     assert (folder / "results.md").read_text() == before
 
@@ -74,10 +74,10 @@ def test_without_data_the_real_section_says_so(tmp_path):
 
 
 def test_methods_are_those_of_the_paper(tmp_path):
-    names = list(methods_of_the_paper(Plan(tmp_path)))
+    names = list(methods_of_the_paper(Plan(tmp_path / "cache")))
     assert names[:5] == [SEARCH, DEFAULTS, "Euclidean", "Manhattan", "Cosine"]
     assert {name.removesuffix(SCRIPTS) for name in names[5:]} == {"LMNN", "LFDA", "NCA", "ITML"}
-    search = methods_of_the_paper(Plan(tmp_path))[SEARCH]
+    search = methods_of_the_paper(Plan(tmp_path / "cache"))[SEARCH]
     assert len(search.margins) * len(search.strengths) == 25
 
 

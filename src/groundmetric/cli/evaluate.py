@@ -18,11 +18,12 @@ from paper.figures import draw_scores, save
 
 from .. import baselines, pl
 from .._anndata.cohort import Labelled
+from .._internal.cache import cache_files, remove_cache
 from .._internal.files import write_whole
+from .._internal.tables import without_nan
 from ..estimators import GroundMetricLearner, GroundMetricLearnerCV
 from ..estimators.preprocessing import SelectedFeatures
 from ..evaluation import Comparison, PermutationTest, compare, folds, leave_one_group_out, permutation_test, shuffled
-from ..evaluation._kept import without_nan
 from ..evaluation._run import Cohort, fit
 from ..supervision.splits import Split
 from .options import (
@@ -119,7 +120,7 @@ def evaluate(
     splitting, number : "splits" or "folds" and how many, or "leave group out"
     n_permutations : of labels, to test the first method against chance; each costs a whole evaluation of it
     max_points : of either side of a split that are voted on at cell level
-    resume : folder where finished fits are kept
+    resume : file where finished fits are kept
     """
     split = Splitting(splitting, number, cohort.groups, seed)
     splits = split(cohort.y)
@@ -276,17 +277,17 @@ def rule(text: str) -> str | int:
 
 def run(options: argparse.Namespace) -> None:
     kept = _unfinished(options.output)
-    check_free(options.output, force=options.force, beside=[kept.name])
+    check_free(options.output, force=options.force, beside=cache_files(kept))
     if kept.exists() and not options.resume:
         if not options.force:
             raise ValueError(
                 f"{str(kept)!r} holds an unfinished run: give --resume to go on with it, or --force to start anew"
             )
-        _forget(kept)
-    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=[kept.name]) as folder:
+        remove_cache(kept)
+    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=cache_files(kept)) as folder:
         findings = _evaluate(options, folder, kept)
         write_findings(folder, findings)
-    _forget(kept)
+    remove_cache(kept)
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
 
@@ -296,12 +297,6 @@ def _unfinished(output: str) -> Path:
     folder = Path(os.path.realpath(output))
     mounted = folder.is_dir() and (os.path.ismount(folder) or not os.access(folder.parent, os.W_OK))
     return folder / "unfinished" if mounted else folder.with_name(f"{folder.name}.unfinished")
-
-
-def _forget(kept: Path) -> None:
-    from ..evaluation._kept import forget  # heavy, and not needed for --help
-
-    forget(kept)
 
 
 def _evaluate(options: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:

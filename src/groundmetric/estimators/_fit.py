@@ -13,8 +13,8 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tqdm import tqdm
 
+from .._internal.progress import progress_bar
 from .._internal.validation import check_number, real_array
 from ..distances import warn_of_pivot_limit
 from ..distributed import workers
@@ -26,7 +26,7 @@ from ..learning.penalties import has_vanished, resolve_penalty
 from ..learning.training import Outcome, Settings, train
 from ..supervision import Classes, Supervision
 from ..supervision.triplets import candidates
-from ..transport import kept as fingerprints
+from ..transport.cache import cohort_digest
 
 
 def check_settings(learner: Any, n_features: int) -> Settings:
@@ -171,7 +171,7 @@ def checkpoints_of(
     seed = learner.random_state if isinstance(learner.random_state, numbers.Integral) else None
     parameters = [asdict(settings), *(getattr(learner, name) for name in _MATTER), seed, *["fresh points"] * fresh]
     belongs_to = {
-        "data": fingerprints.of_cohort(D).hex(),
+        "data": cohort_digest(D).hex(),
         "labels": _hash(known, "labels"),
         "parameters": _hash(parameters, "parameters"),
     }
@@ -302,7 +302,7 @@ def train_all(
     with (
         saving,
         workers(n_jobs) as threads,
-        tqdm(total=total, desc="learning", unit="epoch", disable=None if verbose else True, leave=False) as bar,
+        progress_bar(total, "learning", "epoch", show=bool(verbose)) as bar,
     ):
 
         def show(history: dict[str, list]) -> None:

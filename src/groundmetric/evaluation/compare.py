@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from .._internal.progress import progress_bar
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
 from ..supervision.splits import as_splits, check_splits, group_list, shuffled
-from ._kept import Kept, check_describable, fingerprint, key_of
+from ._cache import ResultCache, check_describable, fingerprint, key_of
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result
 from ._workers import Task, Workers, check_limits
 from .results import Comparison
@@ -74,7 +74,7 @@ def compare(
     n_jobs : methods and splits at the same time, in processes of their own; None means one, -1 one per core
     time_limit : seconds that a method may take on a split; beyond: "OOT"
     memory_limit : megabytes that a method may allocate on a split; beyond: "OOM". Linux only.
-    resume : folder where finished results are kept; what is there already, for the same data, splits and parameters,
+    resume : file where finished results are kept; what is there already, for the same data, splits and parameters,
         is not done again
     verbose : 1 shows a progress bar where there is a terminal
 
@@ -108,18 +108,18 @@ def compare(
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
 
-    kept = _Memory(resume, cohort, protocol, methods, time_limit, memory_limit)
+    earlier = _Earlier(resume, cohort, protocol, methods, time_limit, memory_limit)
     tasks = [Task(name, at, methods[name], *split) for at, split in enumerate(splits) for name in methods]
-    done = {(task.name, task.split): result for task in tasks if (result := kept.get(task)) is not None}
+    done = {(task.name, task.split): result for task in tasks if (result := earlier.get(task)) is not None}
     limits: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit, "memory_limit": memory_limit}
     with (
         Workers(cohort, protocol, **limits) as workers,
-        tqdm(total=len(tasks), desc="comparing", unit="fit", disable=None if verbose else True, leave=False) as bar,
+        progress_bar(len(tasks), "comparing", "fit", show=bool(verbose)) as bar,
     ):
 
         def finish(task: Task, result: Result) -> None:
             done[task.name, task.split] = result
-            kept.put(task, result)
+            earlier.put(task, result)
             bar.set_postfix(last=f"{task.name}, split {task.split}", refresh=False)
             bar.update()
 
@@ -181,30 +181,29 @@ def _failed(result: Result) -> bool:
     return result.status not in (OK, OUT_OF_TIME, OUT_OF_MEMORY)
 
 
-class _Memory:
-    """Results of earlier runs, where a folder is given to keep them."""
+class _Earlier:
+    """Results of earlier runs, where a file is given that keeps them."""
 
     def __init__(
         self,
-        folder: str | os.PathLike | None,
+        path: str | os.PathLike | None,
         cohort: Cohort,
         protocol: Protocol,
         methods: Mapping[str, Any],
         *limits: float | None,
     ) -> None:
-        self._kept = None if folder is None else Kept(folder)
-        self._limits = limits
-        if self._kept is not None:
+        self._cache = None if path is None else ResultCache(path, *limits)
+        if self._cache is not None:
             for name, method in methods.items():
                 check_describable(name, method)
             self._data = fingerprint(cohort, protocol)
 
     def get(self, task: Task) -> Result | None:
-        return None if self._kept is None else self._kept.get(self._key(task), *self._limits)
+        return None if self._cache is None else self._cache.get(self._key(task))
 
     def put(self, task: Task, result: Result) -> None:
-        if self._kept is not None:
-            self._kept.put(self._key(task), result, *self._limits)
+        if self._cache is not None:
+            self._cache.put(self._key(task), result)
 
     def _key(self, task: Task) -> str:
         return key_of(task.method, task.train, task.test, self._data)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.tables import without_nan
 from ..supervision.splits import Split, number_groups, rounds_of
 from ._run import OK, Protocol, Result, pooled, split_scores
 from .scores import CLUSTERING, SCORES, encode
@@ -158,7 +159,7 @@ class Comparison:
             "classes": [_plain(label) for label in self.classes],
             "groups": None if self.groups is None else [_plain(group) for group in self.groups],
             "splits": [[train.tolist(), test.tolist()] for train, test in self.splits],
-            "results": {name: [_without_nan(r.to_dict()) for r in rows] for name, rows in self.results.items()},
+            "results": {name: [without_nan(r.to_dict()) for r in rows] for name, rows in self.results.items()},
             "protocol": asdict(self.protocol),
             "notes": list(self.notes),
         }
@@ -230,15 +231,6 @@ def _within(estimate: Any, lowest: float, highest: float) -> Any:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: null stands for it."""
-    if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._internal import files as safe_files
+from .._internal import tables
+from .._internal.tables import MISSING, number, p_value
 from ._run import OK
 from .results import LEVELS, Comparison
 from .statistics import Difference, Estimate
@@ -42,7 +43,7 @@ def write_csv(comparison: Comparison, path: str | Path) -> None:
             values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
             about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
             rows.append([*about, *values])
-    safe_files.write_csv(path, head, rows)
+    tables.write_csv(path, head, rows)
 
 
 def _level_table(comparison: Comparison, level: str) -> str:
@@ -52,17 +53,17 @@ def _level_table(comparison: Comparison, level: str) -> str:
         cells = [_estimate(comparison.estimate(method, name, level)) for name in names]
         if not any(result.status == OK for result in comparison.results[method]):
             cells = [_short(comparison.status(method)), *[""] * (len(names) - 1)]
-        rows.append([method, *cells, _number(comparison.seconds(method), 1)])
-    return _table(["method", *map(_name, names), "seconds per split"], rows)
+        rows.append([method, *cells, number(comparison.seconds(method), 1)])
+    return tables.markdown(["method", *map(_name, names), "seconds per split"], rows)
 
 
 def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
     reference = comparison.methods[0] if reference is None else reference
     rows = []
     for other, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([other, *_difference(difference), _p(difference.p), _p(adjusted)])
+        rows.append([other, *_difference(difference), p_value(difference.p), p_value(adjusted)])
     title = f"{reference} against each, {_name(score)} of {level}"
-    return f"### {title}\n\n" + _table(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
+    return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
 
 def _how_to_read(comparison: Comparison) -> Iterable[str]:
@@ -94,15 +95,10 @@ def _name(score: str) -> str:
     return _NAMES.get(score, score.replace("_", " "))
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
 def _estimate(estimate: Estimate) -> str:
     if np.isnan(estimate.value):
-        return "–"
-    text = _number(estimate.value)
+        return MISSING
+    text = number(estimate.value)
     if np.isfinite(estimate.sd):
         text += f" ± {estimate.sd:.2f}"
     if np.isfinite(estimate.low):
@@ -112,17 +108,9 @@ def _estimate(estimate: Estimate) -> str:
 
 def _difference(difference: Difference) -> tuple[str, str]:
     if np.isnan(difference.value):
-        return "–", "–"
+        return MISSING, MISSING
     known = np.isfinite(difference.low)
-    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return "–" if np.isnan(value) else f"{value:.{digits}f}"
-
-
-def _p(p: float) -> str:
-    return "–" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else MISSING
 
 
 def _short(status: Any) -> str:

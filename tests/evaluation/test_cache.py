@@ -1,13 +1,12 @@
-"""A resumed comparison equals an unbroken one, and only what is the same is taken from the folder."""
-
-import json
+"""A resumed comparison equals an unbroken one, and only what is the same is taken from the cache."""
 
 import numpy as np
 import pytest
 
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
+from groundmetric._internal.cache import CacheWarning
 from groundmetric.evaluation import compare, shuffled
-from groundmetric.evaluation._kept import Kept, fingerprint, key_of
+from groundmetric.evaluation._cache import ResultCache, fingerprint, key_of, run_tasks
 from groundmetric.evaluation._run import Cohort, Protocol, Result
 
 from .methods import euclidean, knowing, tiny_cohort
@@ -43,10 +42,10 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
     learner = GroundMetricLearner(max_epochs=3, random_state=0)
     stopping, _ = counting(stop_after=3)  # its rehearsal and two splits
     with pytest.raises(KeyboardInterrupt):
-        compare({"learned": learner, "counting": stopping}, D, y, splits=SPLITS, resume=tmp_path)
-    assert len(list(tmp_path.glob("*.json"))) == 5  # of both on two splits, and of the learner on the third
+        compare({"learned": learner, "counting": stopping}, D, y, splits=SPLITS, resume=tmp_path / "kept")
+    assert len(ResultCache(tmp_path / "kept")) == 5  # of both on two splits, and of the learner on the third
     going_on, fits = counting()
-    resumed = compare({"learned": learner, "counting": going_on}, D, y, splits=SPLITS, resume=tmp_path)
+    resumed = compare({"learned": learner, "counting": going_on}, D, y, splits=SPLITS, resume=tmp_path / "kept")
     assert len(fits) == 1
     unbroken = compare({"learned": learner, "counting": counting()[0]}, D, y, splits=SPLITS)
     assert without_times(resumed) == without_times(unbroken)
@@ -54,12 +53,12 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
 
 def test_what_is_done_is_not_done_again(tmp_path):
     first, fits = counting()
-    compare({"one": first}, D, y, splits=SPLITS, points=False, resume=tmp_path)
+    compare({"one": first}, D, y, splits=SPLITS, points=False, resume=tmp_path / "kept")
     assert len(fits) == 4  # with the rehearsal
     again, fits = counting()
-    compare({"another name": again}, D, y, splits=SPLITS, points=False, resume=tmp_path)
+    compare({"another name": again}, D, y, splits=SPLITS, points=False, resume=tmp_path / "kept")
     assert fits == []
-    compare({"one": again}, D, y, splits=SPLITS, points=False, k=3, resume=tmp_path)  # another question
+    compare({"one": again}, D, y, splits=SPLITS, points=False, k=3, resume=tmp_path / "kept")  # another question
     assert len(fits) == 4
 
 
@@ -100,34 +99,70 @@ def test_keys_of_sparse_points_and_of_equal_copies_agree():
     assert keys[0] == keys[1] != fingerprint(COHORT, Protocol())
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"result": 3}', '{"result": {"status": "ok", "colour": 1}}'])
-def test_a_damaged_file_counts_as_none(tmp_path, damage):
-    kept = Kept(tmp_path / "deep" / "folder")
-    kept.put("key", Result(), None, None)
-    assert kept.get("key", None, None) == Result()
-    (tmp_path / "deep" / "folder" / "key.json").write_text(damage)
-    assert kept.get("key", None, None) is None
-
-
-def test_nothing_half_written_is_left(tmp_path):
-    kept = Kept(tmp_path)
-    kept.put("key", Result(), None, None)
-    assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
-    assert json.loads((tmp_path / "key.json").read_text())["result"]["status"] == "ok"
+def test_a_damaged_result_counts_as_none(tmp_path):
+    path = tmp_path / "deep" / "folder" / "kept"
+    cache = ResultCache(path)
+    cache.put("key", Result())
+    assert cache.get("key") == Result()
+    path.write_bytes(path.read_bytes().replace(b'"ok"', b'"OK"'))
+    with pytest.warns(CacheWarning, match="1 damaged entry"):
+        assert cache.get("key") is None
 
 
 def test_failures_are_tried_again_where_they_might_succeed(tmp_path):
-    kept = Kept(tmp_path)
-    kept.put("slow", Result("OOT"), 10.0, None)
-    kept.put("greedy", Result("OOM"), None, 100.0)
-    kept.put("wrong", Result("error: mistake"), None, None)
-    assert kept.get("slow", 10.0, None).status == kept.get("slow", 5.0, None).status == "OOT"
-    assert kept.get("slow", 20.0, None) is kept.get("slow", None, None) is None
-    assert kept.get("greedy", None, 50.0).status == "OOM"
-    assert kept.get("greedy", None, 200.0) is kept.get("wrong", None, None) is None
+    path = tmp_path / "kept"
+    ResultCache(path, time_limit=10.0).put("slow", Result("OOT"))
+    ResultCache(path, memory_limit=100.0).put("greedy", Result("OOM"))
+    ResultCache(path).put("wrong", Result("error: mistake"))
+    assert ResultCache(path, 10.0).get("slow").status == ResultCache(path, 5.0).get("slow").status == "OOT"
+    assert ResultCache(path, 20.0).get("slow") is ResultCache(path).get("slow") is None
+    assert ResultCache(path, None, 50.0).get("greedy").status == "OOM"
+    assert ResultCache(path, None, 200.0).get("greedy") is ResultCache(path).get("wrong") is None
+
+
+def test_a_folder_is_refused_before_the_work(tmp_path):
+    with pytest.raises(ValueError, match="resume is the folder"):
+        compare({"one": euclidean()}, D, y, splits=SPLITS, resume=tmp_path)
 
 
 def test_a_method_that_cannot_be_recognised_again_is_refused_at_once(tmp_path):
     learner = GroundMetricLearner(penalty=lambda W: 0.0)
     with pytest.raises(ValueError, match="method 'odd' cannot be recognised in another run"):
-        compare({"odd": learner}, D, y, splits=SPLITS, resume=tmp_path)
+        compare({"odd": learner}, D, y, splits=SPLITS, resume=tmp_path / "kept")
+
+
+ASKED = []
+
+
+def square(x):
+    ASKED.append(x)
+    if x < 0:
+        raise KeyboardInterrupt
+    return {"square": x * x} if x else None
+
+
+def ask(path, *numbers):
+    ASKED.clear()
+    tasks = {str(x): (square, (x,)) for x in numbers}
+    return run_tasks(tasks, path, n_jobs=1, title="squares", verbose=0)
+
+
+def test_interrupted_tasks_go_on_where_they_stopped(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        ask(tmp_path / "kept", 1, 0, -1, 3)
+    assert ask(tmp_path / "kept", 1, 0, 3) == {"1": {"square": 1}, "0": None, "3": {"square": 9}}
+    assert ASKED == [3]
+
+
+def test_answers_come_in_the_order_of_the_tasks(tmp_path):
+    ask(tmp_path / "kept", 3)
+    assert list(ask(tmp_path / "kept", 1, 3, 2)) == ["1", "3", "2"]
+
+
+def test_a_damaged_answer_is_asked_again(tmp_path):
+    ask(tmp_path / "kept", 1)
+    content = (tmp_path / "kept").read_bytes()
+    (tmp_path / "kept").write_bytes(content.replace(b'"square"', b'"sQuare"'))
+    with pytest.warns(CacheWarning):
+        assert ask(tmp_path / "kept", 1) == {"1": {"square": 1}}
+    assert ASKED == [1]
