@@ -10,8 +10,7 @@ import threading
 from typing import Any
 
 from tqdm import tqdm
-
-Bar = tqdm
+from tqdm import tqdm as Bar
 
 
 def progress_bar(total: float | None, title: str, unit: str, *, show: bool = True, **look: Any) -> Bar:
