@@ -216,7 +216,7 @@ def test_threads_with_one_output_lose_nothing(tmp_path):
 
 KILLED = """
 import os, sys, time
-from groundmetric.cli.output import new_folder
+from groundmetric.cli.options import new_folder
 with new_folder(sys.argv[1], force=False) as folder:
     (folder / "half").write_text("half")
     print("here", flush=True)
