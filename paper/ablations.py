@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from groundmetric._internal.tables import markdown, number, prose, write_csv
+from groundmetric._internal.tables import markdown, number, prose, write_records
 from groundmetric.estimators import GroundMetricLearner
 from groundmetric.evaluation._cache import run_cached
 from groundmetric.evaluation._run import Cohort, Protocol, attempt
@@ -41,7 +41,7 @@ def run_surface(plan: Plan) -> dict[str, Any]:
         for strength in plan.grid
     }
     plan.log(f"surface: {len(plan.grid)} margins × {len(plan.grid)} strengths, {n_splits} halves of each data set")
-    answers = run_cached(tasks, plan.work / "surface", n_jobs=plan.n_jobs, title="surface", verbose=plan.verbose)
+    answers = run_cached(tasks, plan.cache, n_jobs=plan.n_jobs, title="surface", verbose=plan.verbose)
 
     def mean(data: str, margin: float, strength: float, level: str) -> float:
         return float(np.mean([answers[f"{data}/{margin}/{strength}/{split}"][level] for split in range(n_splits)]))
@@ -82,7 +82,7 @@ def run_timing(plan: Plan) -> dict[str, Any]:
     }
     plan.log(f"timing: {len(neighbours)} numbers of neighbours × {len(ranks)} ranks, {n_epochs} epochs each")
     # One after the other: several at a time would share caches and memory.
-    answers = run_cached(tasks, plan.work / "timing", n_jobs=1, title="timing", verbose=plan.verbose)
+    answers = run_cached(tasks, plan.cache, n_jobs=1, title="timing", verbose=plan.verbose)
     return {
         "n_epochs": n_epochs,
         "neighbours": neighbours,
@@ -125,7 +125,7 @@ def surface(found: dict[str, Any], folder: Path) -> list[str]:
         for i, margin in enumerate(grid)
         for j, strength in enumerate(grid)
     ]
-    table, picture = write_csv(folder / "surface.csv", records), draw_surface(found, folder)
+    table, picture = write_records(folder / "surface.csv", records), draw_surface(found, folder)
     return [
         "## Margin and strength",
         prose(SURFACE, n_splits=found["n_splits"], max_points=found["max_points"], max_epochs=found["max_epochs"]),
@@ -148,7 +148,7 @@ def timing(found: dict[str, Any], folder: Path) -> list[str]:
         both = list(zip(found["ranks"], seconds, paper.TIMING[t], strict=True))
         records += [{"neighbours": t, "rank": rank, "seconds": a, "paper seconds": b} for rank, a, b in both]
         rows.append([str(t), *(f"{number(a)} ({b:g})" for _, a, b in both)])
-    table = write_csv(folder / "timing.csv", records)
+    table = write_records(folder / "timing.csv", records)
     return [
         "## Time per epoch",
         prose(TIMING, n_epochs=found["n_epochs"]),

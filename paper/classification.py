@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_csv
+from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_records
 from groundmetric.distances import pairwise_distances
 from groundmetric.evaluation import Comparison, compare, vote
 from groundmetric.evaluation._cache import run_cached
@@ -50,7 +50,7 @@ def _study(name: str, plan: Plan) -> dict[str, Any]:
     methods = {**methods_of_the_paper(plan), **more_methods(plan)}
     splits = halves(y, plan.n_splits, plan.seed)
     options: dict[str, Any] = {"cv": splits, "n_neighbors": K, "n_jobs": plan.n_jobs, "verbose": plan.verbose}
-    options |= {"n_point_neighbors": K_POINTS, "max_points": MAX_POINTS, "resume": plan.work / "comparisons"}
+    options |= {"n_point_neighbors": K_POINTS, "max_points": MAX_POINTS, "resume": plan.cache}
     plan.log(f"classification: {name}, {len(methods)} methods, {len(splits)} splits")
     equal = compare(methods, D, y, weights="uniform", **options)
     fast = {method: methods[method] for method in _FAST}
@@ -100,9 +100,7 @@ def run_fitted_once(plan: Plan) -> dict[str, Any]:
         for data in paper.DATA
         for name in LEARNED
     }
-    answers = run_cached(
-        tasks, plan.work / "fitted_once", n_jobs=plan.n_jobs, title="fitted once", verbose=plan.verbose
-    )
+    answers = run_cached(tasks, plan.cache, n_jobs=plan.n_jobs, title="fitted once", verbose=plan.verbose)
     return {
         data: {form: row for name in LEARNED for form, row in answers[f"{data}/{name}"].items()} for data in paper.DATA
     }
@@ -176,7 +174,7 @@ WEIGHTED = """
 def classification(found: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table and figure go into the folder."""
     first = next(iter(found.values()))
-    table, picture = write_csv(folder / "classification.csv", _records(found)), draw_classification(found, folder)
+    table, picture = write_records(folder / "classification.csv", _records(found)), draw_classification(found, folder)
     return [
         "## Classification",
         prose(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from groundmetric._internal.tables import markdown, number, prose, write_csv
+from groundmetric._internal.tables import markdown, number, prose, write_records
 from groundmetric.evaluation import cluster_points, cluster_scores
 from groundmetric.evaluation._cache import run_cached
 
@@ -33,7 +33,7 @@ def run(plan: Plan) -> dict[str, Any]:
         for split in range(n_splits)
     }
     plan.log(f"clustering: {len(methods)} methods, {n_splits} halves of each data set")
-    answers = run_cached(tasks, plan.work / "clustering", n_jobs=plan.n_jobs, title="clustering", verbose=plan.verbose)
+    answers = run_cached(tasks, plan.cache, n_jobs=plan.n_jobs, title="clustering", verbose=plan.verbose)
     found: dict[str, Any] = {"n_splits": n_splits}
     for data in paper.DATA:
         found[data] = {
@@ -81,7 +81,7 @@ READING = """
 def clustering(found: dict[str, Any], folder: Path) -> list[str]:
     """The section's paragraphs; its table goes into the folder."""
     data_sets = [data for data in paper.DATA if data in found]
-    table = write_csv(folder / "clustering.csv", [row for data in data_sets for row in _records(data, found[data])])
+    table = write_records(folder / "clustering.csv", [row for data in data_sets for row in _records(data, found[data])])
     return [
         "## Clustering",
         prose(INTRODUCTION, n_splits=found["n_splits"]),

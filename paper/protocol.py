@@ -39,13 +39,13 @@ class Plan:
 
     Attributes
     ----------
-    work : folder where finished work is kept
+    cache : file where finished work is kept
     n_jobs : processes
     quick : a rehearsal in a minute or two: few points, splits, settings and epochs
     data : folder of real data sets, or None
     """
 
-    work: Path
+    cache: Path
     n_jobs: int | None = None
     quick: bool = False
     data: Path | None = None

@@ -12,7 +12,7 @@ import numpy as np
 
 from groundmetric import baselines
 from groundmetric._anndata.cohort import Labelled, read_cohort
-from groundmetric._internal.tables import interval, markdown, number, prose, write_csv
+from groundmetric._internal.tables import interval, markdown, number, prose, write_records
 from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner, GroundMetricLearnerCV
 from groundmetric.estimators.preprocessing import with_points
@@ -105,7 +105,7 @@ def _study(data: RealSet, cohort: Labelled, plan: Plan, shown: str = "") -> dict
     plan.log(f"real: {data.name}, {shown}{len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
         methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=data.class_weight,
-        points=False, clustering="test", n_jobs=plan.n_jobs, resume=plan.work / "comparisons", verbose=plan.verbose,
+        points=False, clustering="test", n_jobs=plan.n_jobs, resume=plan.cache, verbose=plan.verbose,
     )  # fmt: skip
     return {
         "file": data.file,
@@ -246,7 +246,7 @@ def real(found: dict[str, Any], folder: Path) -> list[str]:
     if found["sets"]:
         picture = draw_scores(found["sets"], "balanced_accuracy", folder, "real")
         again = {f"{name}, components of all cells": study for name, study in all_cells.items()}
-        table = write_csv(folder / "real.csv", _records(found["sets"] | again))
+        table = write_records(folder / "real.csv", _records(found["sets"] | again))
         parts += [f"![scores on real data](results/{picture})", f"As CSV: [{table}](results/{table})"]
     if found["pending"]:
         parts.append(f"The run was not finished when this page was written. Missing: {', '.join(found['pending'])}.")

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from groundmetric import __version__
+from groundmetric._internal.cache import Cache
 from groundmetric._internal.files import write_whole
+from groundmetric._internal.tables import without_nan
 from groundmetric.cli.options import add_command, add_jobs, add_seed, log, print_findings
-from groundmetric.evaluation._cache import read, without_nan, write
 
 from . import ablations as surface
 from . import ablations as timing
@@ -64,19 +65,19 @@ def reproduce(
         raise ValueError(f"there is no section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
     folder = Path(output)
     check_output(folder)
-    work = _work_folder(folder, quick, seed)
-    plan = Plan(work, n_jobs, quick, None if data is None else Path(data), seed, verbose, log)
+    cache = _cache(folder, quick, seed)
+    plan = Plan(cache.path, n_jobs, quick, None if data is None else Path(data), seed, verbose, log)
     files: list[str] = []
 
     def keep(section: str, found: dict[str, Any]) -> None:
-        write(work / f"{section}.json", without_nan(found))
-        files[:] = write_page(_finished(work), folder, quick=quick, version=__version__)
+        cache.put_json(f"section {section}", without_nan(found))
+        files[:] = write_page(_finished(cache), folder, quick=quick, version=__version__)
 
     for section in chosen:
         started = time.perf_counter()
         keep(section, _run(section, plan, folder / "results", partial(keep, section)))
         log(f"{section}: done in {time.perf_counter() - started:.0f} s; wrote {folder / 'results.md'}")
-    return {"sections": _finished(work), "files": files}
+    return {"sections": _finished(cache), "files": files}
 
 
 def _run(section: str, plan: Plan, pictures: Path, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -88,9 +89,9 @@ def _run(section: str, plan: Plan, pictures: Path, keep: Callable[[dict[str, Any
     return steps[section].run(plan)
 
 
-def _finished(work: Path) -> dict[str, Any]:
+def _finished(cache: Cache) -> dict[str, Any]:
     """The findings of all sections that were ever finished here, perhaps by another process in the meantime."""
-    return {name: kept for name in SECTIONS if (kept := read(work / f"{name}.json")) is not None}
+    return {name: kept for name in SECTIONS if (kept := cache.get_json(f"section {name}")) is not None}
 
 
 def check_output(folder: Path) -> None:
@@ -105,13 +106,12 @@ def check_output(folder: Path) -> None:
         raise ValueError(f"{str(others)!r} exists and is no earlier run: give another folder")
 
 
-def _work_folder(folder: Path, quick: bool, seed: int) -> Path:
+def _cache(folder: Path, quick: bool, seed: int) -> Cache:
+    """Finished work of runs with the same data and splits."""
     work = folder / WORK
     work.mkdir(parents=True, exist_ok=True)
     write_whole(work / ".gitignore", [b"*\n"])
-    inside = work / f"{'quick' if quick else 'full'}-{seed}"
-    inside.mkdir(exist_ok=True)
-    return inside
+    return Cache(work / f"{'quick' if quick else 'full'}-{seed}.cache")
 
 
 _SECTIONS_HELP = ("classification", "clustering", "timing", "figures", "surface", "real")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numbers
 import os
-import sys
 import warnings
 from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tqdm import tqdm
 
 from ._internal.executor import Threads
+from ._internal.progress import progress_bar, write_line
 from .distributed import configured_backend, solve_pairs
 from .distributed.pairs import Found
 from .distributions import Distributions, as_distributions
@@ -31,7 +30,7 @@ from .transport.cohort import (
     name_the_bad,
     projected,
 )
-from .transport.kept import CohortDistances, KeptDistances
+from .transport.cache import CohortDistances, DistanceCache
 from .transport.neighbors import Finder, nearest
 from .transport.problem import Masses, points_in_range
 from .transport.solve import resolve_solver
@@ -164,13 +163,13 @@ def _compare(
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
         chosen, reason = chosen.pick(sizes[first], sizes[second], on_points=is_euclidean(ground))
     _check_solver(chosen, ground)
-    kept = None if keep is None else KeptDistances(keep, chosen).of(ground, *cohorts)
+    kept = None if keep is None else DistanceCache(keep, chosen).of(ground, *cohorts)
     used, results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, kept)
     shape, statuses = (len(A), len(cohorts[-1])), Counter(results.status.tolist())
     found = BoundedDistances(used, reason, results.values, results.lower, results.upper, statuses)
     _warn_of_all(found)
     if verbose and (reason or not isinstance(chosen, Exact)):
-        tqdm.write(f"distances: {found}", file=sys.stderr)
+        write_line(f"distances: {found}")
     values, lower, upper = (_as_matrix(each, rows, cols, shape, symmetric=B is None) for each in results[:3])
     return BoundedDistances(used, reason, values, lower, upper, statuses)
 
@@ -220,8 +219,7 @@ def _solve_all(
     found: Found,
 ) -> tuple[Solver, PairResults]:
     """All pairs, and the solver as it was used; `first` and `second` count through all cohorts."""
-    bar = tqdm(total=first.size, desc="distances", unit="pair", disable=None if verbose else True, leave=False)
-    with bar:
+    with progress_bar(first.size, "distances", "pair", show=bool(verbose)) as bar:
         pairs: ExactPairs | SolverPairs
         if isinstance(solver, Exact) and _is_projection(metric):
             z, _, up = points_in_range(*2 * (np.vstack(projected(metric, cohorts)),))

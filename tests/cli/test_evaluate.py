@@ -10,7 +10,6 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.evaluation import Comparison
-from groundmetric.evaluation._cache import clear
 
 QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
 QUICK += ["--cv", "k-fold", "--n-splits", "3"]
@@ -104,17 +103,13 @@ def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_what_somebody_else_keeps_beside_is_not_removed(tmp_path):
-    kept = tmp_path / "run.unfinished"
-    kept.mkdir()
-    for name in ("notes.txt", f"{'0' * 32}.json", f".{'0' * 32}.json.{'1' * 16}.part"):
-        (kept / name).write_text("mine")
-    clear(kept)
-    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
-    (kept / "notes.txt").unlink()
-    clear(kept)
-    assert not kept.exists()
-    clear(kept)
+@pytest.mark.parametrize("arguments", [["--resume"], ["--force"]])
+def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys, arguments):
+    (tmp_path / "run.unfinished").write_text("mine")
+    assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run"), *arguments]) == 2
+    assert "not written by groundmetric" in capsys.readouterr().err
+    assert (tmp_path / "run.unfinished").read_text() == "mine"
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from groundmetric._internal import files as safe_folders
+from groundmetric._internal.cache import Cache
 from groundmetric._internal.files import remove_leftovers
 from groundmetric.cli.options import FINDINGS, aligned, new_folder
 
@@ -74,8 +75,7 @@ def test_force_replaces_what_the_run_wrote_and_its_report_but_nothing_else(tmp_p
     for name in ("cells.h5ad", "notes.txt", "mine.html"):
         (run / name).write_text("old")
     (run / "report.html").write_text("<!doctype html>\n<footer>Made by groundmetric 0. This page</footer>")
-    (run / "report").mkdir()
-    (run / "report" / "axes-0123456789ab.json").write_text("{}")
+    Cache(run / "report.cache").put_json("axes", {})
     (tmp_path / "precious").write_text("mine")
     (run / FINDINGS).write_text(findings("old", ["cells.h5ad", "../precious", "absent.csv"]))
     write(run, force=True)
@@ -83,10 +83,9 @@ def test_force_replaces_what_the_run_wrote_and_its_report_but_nothing_else(tmp_p
     assert text(run) == "new"
     assert (tmp_path / "precious").read_text() == "mine"
     (run / "report.html").write_text("<p>my own</p>")
-    (run / "report").mkdir()
-    (run / "report" / "thesis.tex").write_text("mine")
+    (run / "report.cache").write_text("mine")
     write(run, force=True)
-    assert names(run) == ["mine.html", "notes.txt", "report", "report.html", FINDINGS]
+    assert names(run) == ["mine.html", "notes.txt", "report.cache", "report.html", FINDINGS]
 
 
 def test_what_is_no_run_is_never_replaced(tmp_path):

@@ -1,13 +1,13 @@
-"""A resumed comparison equals an unbroken one, and only what is the same is taken from the folder."""
-
-import json
+"""A resumed comparison equals an unbroken one, and only what is the same is taken from the cache."""
 
 import numpy as np
 import pytest
 
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
+from groundmetric._internal.cache import CacheWarning
 from groundmetric.evaluation import compare, shuffled
-from groundmetric.evaluation._cache import ResultCache, fingerprint, key_of
+from groundmetric._internal.cache import Cache
+from groundmetric.evaluation._cache import ResultCache, fingerprint, key_of, run_cached
 from groundmetric.evaluation._run import Cohort, Protocol, Result
 
 from .methods import euclidean, knowing, tiny_cohort
@@ -43,10 +43,10 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
     learner = GroundMetricLearner(max_epochs=3, random_state=0)
     stopping, _ = counting(stop_after=3)  # its rehearsal and two splits
     with pytest.raises(KeyboardInterrupt):
-        compare({"learned": learner, "counting": stopping}, D, y, cv=SPLITS, resume=tmp_path)
-    assert len(list(tmp_path.glob("*.json"))) == 5  # of both on two splits, and of the learner on the third
+        compare({"learned": learner, "counting": stopping}, D, y, cv=SPLITS, resume=tmp_path / "kept")
+    assert len(Cache(tmp_path / "kept")) == 5  # of both on two splits, and of the learner on the third
     going_on, fits = counting()
-    resumed = compare({"learned": learner, "counting": going_on}, D, y, cv=SPLITS, resume=tmp_path)
+    resumed = compare({"learned": learner, "counting": going_on}, D, y, cv=SPLITS, resume=tmp_path / "kept")
     assert len(fits) == 1
     unbroken = compare({"learned": learner, "counting": counting()[0]}, D, y, cv=SPLITS)
     assert without_times(resumed) == without_times(unbroken)
@@ -54,12 +54,12 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
 
 def test_what_is_done_is_not_done_again(tmp_path):
     first, fits = counting()
-    compare({"one": first}, D, y, cv=SPLITS, points=False, resume=tmp_path)
+    compare({"one": first}, D, y, cv=SPLITS, points=False, resume=tmp_path / "kept")
     assert len(fits) == 4  # with the rehearsal
     again, fits = counting()
-    compare({"another name": again}, D, y, cv=SPLITS, points=False, resume=tmp_path)
+    compare({"another name": again}, D, y, cv=SPLITS, points=False, resume=tmp_path / "kept")
     assert fits == []
-    compare({"one": again}, D, y, cv=SPLITS, points=False, n_neighbors=3, resume=tmp_path)  # another question
+    compare({"one": again}, D, y, cv=SPLITS, points=False, n_neighbors=3, resume=tmp_path / "kept")  # another question
     assert len(fits) == 4
 
 
@@ -100,31 +100,23 @@ def test_keys_of_sparse_points_and_of_equal_copies_agree():
     assert keys[0] == keys[1] != fingerprint(COHORT, Protocol())
 
 
-def cached(folder, method, time_limit=None, memory_limit=None):
+def cached(path, method, time_limit=None, memory_limit=None):
     """The cached result of a method on the first split, with the cache itself."""
-    cache = ResultCache(folder, COHORT, Protocol(), {"method": method}, time_limit, memory_limit)
+    cache = ResultCache(path, COHORT, Protocol(), {"method": method}, time_limit, memory_limit)
     return cache, cache.get(method, *SPLITS[0])
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"result": 3}', '{"result": {"status": "ok", "colour": 1}}'])
-def test_a_damaged_file_counts_as_none(tmp_path, damage):
-    folder = tmp_path / "deep" / "folder"
-    cache, _ = cached(folder, knowing())
+def test_a_damaged_result_counts_as_none(tmp_path):
+    path = tmp_path / "deep" / "folder" / "kept"
+    cache, _ = cached(path, knowing())
     cache.put(knowing(), *SPLITS[0], Result())
-    assert cached(folder, knowing())[1] == Result()
-    next(folder.iterdir()).write_text(damage)
-    assert cached(folder, knowing())[1] is None
+    assert cached(path, knowing())[1] == Result()
+    path.write_bytes(path.read_bytes().replace(b'"ok"', b'"OK"'))
+    with pytest.warns(CacheWarning, match="1 damaged entry"):
+        assert cached(path, knowing())[1] is None
 
 
-def test_nothing_half_written_is_left(tmp_path):
-    cache, _ = cached(tmp_path, knowing())
-    cache.put(knowing(), *SPLITS[0], Result())
-    (path,) = tmp_path.iterdir()
-    assert path.name == key_of(knowing(), *SPLITS[0], fingerprint(COHORT, Protocol())) + ".json"
-    assert json.loads(path.read_text())["result"]["status"] == "ok"
-
-
-def test_without_a_folder_nothing_is_cached():
+def test_without_a_path_nothing_is_cached():
     cache, _ = cached(None, knowing())
     cache.put(knowing(), *SPLITS[0], Result())
     assert cache.get(knowing(), *SPLITS[0]) is None
@@ -139,13 +131,55 @@ def test_without_a_folder_nothing_is_cached():
     ],
 )
 def test_failures_are_run_again_where_they_might_succeed(tmp_path, status, limits, tight, loose):
-    cache, _ = cached(tmp_path, knowing(), *limits)
+    cache, _ = cached(tmp_path / "kept", knowing(), *limits)
     cache.put(knowing(), *SPLITS[0], Result(status))
-    assert [cached(tmp_path, knowing(), *other)[1].status for other in tight] == [status] * len(tight)
-    assert all(cached(tmp_path, knowing(), *other)[1] is None for other in loose)
+    assert [cached(tmp_path / "kept", knowing(), *other)[1].status for other in tight] == [status] * len(tight)
+    assert all(cached(tmp_path / "kept", knowing(), *other)[1] is None for other in loose)
+
+
+def test_a_folder_is_refused_before_the_work(tmp_path):
+    with pytest.raises(ValueError, match="resume is the folder"):
+        compare({"one": euclidean()}, D, y, cv=SPLITS, resume=tmp_path)
 
 
 def test_a_method_that_cannot_be_recognised_again_is_refused_at_once(tmp_path):
     learner = GroundMetricLearner(penalty=lambda W: 0.0)
     with pytest.raises(ValueError, match="method 'odd' cannot be recognised in another run"):
-        compare({"odd": learner}, D, y, cv=SPLITS, resume=tmp_path)
+        compare({"odd": learner}, D, y, cv=SPLITS, resume=tmp_path / "kept")
+
+
+ASKED = []
+
+
+def square(x):
+    ASKED.append(x)
+    if x < 0:
+        raise KeyboardInterrupt
+    return {"square": x * x} if x else None
+
+
+def ask(path, *numbers):
+    ASKED.clear()
+    tasks = {str(x): (square, (x,)) for x in numbers}
+    return run_cached(tasks, path, n_jobs=1, title="squares", verbose=0)
+
+
+def test_interrupted_tasks_go_on_where_they_stopped(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        ask(tmp_path / "kept", 1, 0, -1, 3)
+    assert ask(tmp_path / "kept", 1, 0, 3) == {"1": {"square": 1}, "0": None, "3": {"square": 9}}
+    assert ASKED == [3]
+
+
+def test_answers_come_in_the_order_of_the_tasks(tmp_path):
+    ask(tmp_path / "kept", 3)
+    assert list(ask(tmp_path / "kept", 1, 3, 2)) == ["1", "3", "2"]
+
+
+def test_a_damaged_answer_is_asked_again(tmp_path):
+    ask(tmp_path / "kept", 1)
+    content = (tmp_path / "kept").read_bytes()
+    (tmp_path / "kept").write_bytes(content.replace(b'"square"', b'"sQuare"'))
+    with pytest.warns(CacheWarning):
+        assert ask(tmp_path / "kept", 1) == {"1": {"square": 1}}
+    assert ASKED == [1]

@@ -74,10 +74,10 @@ def test_without_data_the_real_section_says_so(tmp_path):
 
 
 def test_methods_are_those_of_the_paper(tmp_path):
-    names = list(methods_of_the_paper(Plan(tmp_path)))
+    names = list(methods_of_the_paper(Plan(tmp_path / "cache")))
     assert names[:5] == [SEARCH, DEFAULTS, "Euclidean", "Manhattan", "Cosine"]
     assert {name.removesuffix(SCRIPTS) for name in names[5:]} == {"LMNN", "LFDA", "NCA", "ITML"}
-    search = methods_of_the_paper(Plan(tmp_path))[SEARCH]
+    search = methods_of_the_paper(Plan(tmp_path / "cache"))[SEARCH]
     assert len(search.margins) * len(search.strengths) == 25
 
 

@@ -14,15 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from .files import refuse_foreign, write_whole
+from .files import Damaged, refuse_foreign, write_whole
 
 # What a file may become when it is unpacked: numbers of zeros may shrink a hundredfold, a trap shrinks by a thousand.
 _ROOM, _RATIO = 64 << 20, 100
 _HEAD = 1 << 10  # bytes before the numbers of an array, at most
-
-
-class Damaged(ValueError):
-    """A file whose content is not what was written."""
 
 
 def beginning_of(kind: str) -> bytes:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import numbers
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 try:
     import fcntl
@@ -36,6 +35,10 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | get
 
 class Foreign(ValueError):
     """A file that somebody else wrote is where one of ours should go."""
+
+
+class Damaged(ValueError):
+    """A file whose content is not what was written."""
 
 
 def write_whole(path: str | os.PathLike, parts: Iterable, *, keep: Path | None = None) -> None:
@@ -52,7 +55,7 @@ def write_whole(path: str | os.PathLike, parts: Iterable, *, keep: Path | None =
 def replacing(path: str | os.PathLike, *, keep: Path | None = None) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` if all goes well; otherwise nothing is left of it."""
     path = Path(path)
-    _check_place(path)
+    check_ordinary(path)
     temporary, handle = _new_file(path)
     with contextlib.ExitStack() as at_the_end:
         at_the_end.callback(temporary.unlink, missing_ok=True)
@@ -68,7 +71,7 @@ def replacing(path: str | os.PathLike, *, keep: Path | None = None) -> Iterator[
         _sync_folder(path.parent)
 
 
-def _check_place(path: Path) -> None:
+def check_ordinary(path: Path) -> None:
     """Nothing but a file, or a link, is replaced: not a folder, and not a device."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder, give the name of a file", str(path))
@@ -193,7 +196,7 @@ def refuse_foreign(path: str | os.PathLike, beginning: bytes, kind: str) -> None
     A damaged one of ours passes: one that is empty or cut short, full of zeros, or with a few bytes changed.
     """
     path = Path(path)
-    _check_place(path)
+    check_ordinary(path)
     if not path.exists():
         return
     with open(path, "rb") as file:
@@ -201,34 +204,6 @@ def refuse_foreign(path: str | os.PathLike, beginning: bytes, kind: str) -> None
     differing = sum(one != other for one, other in zip(found, beginning, strict=False))
     if differing > min(2, len(found) // 8) and any(found):
         raise Foreign(f"{str(path)!r} exists and is no {kind}: it would be lost; give another path, or move it away")
-
-
-# Tables. A program for tables runs text that begins like this as a formula; the last four are wide forms.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-def write_csv(path: str | os.PathLike, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table as CSV: numbers in full, nothing where one is missing, text that is taken for no formula.
-
-    An older table with the same first columns is replaced, no other file is.
-    """
-    beginning = ",".join(map(_cell, head[:3]))
-    refuse_foreign(path, beginning.encode(), f"table that begins with {beginning!r}")
-    write_whole(path, (",".join(map(_cell, row)).encode() + b"\n" for row in [head, *rows]))
-
-
-def _cell(value: Any) -> str:
-    r"""
-    >>> [_cell(value) for value in ("gene", "=1+1", "-1.5", -1.5, None, float("nan"), "a, b")]
-    ['gene', "'=1+1", '-1.5', '-1.5', '', '', '"a, b"']
-    """
-    if value is None or (isinstance(value, numbers.Real) and value != value):
-        return ""
-    text = str(value)
-    if isinstance(value, str) and text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
-        text = f"'{text}"
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
 
 
 # The names of what an earlier run wrote into a folder; None where there was none.

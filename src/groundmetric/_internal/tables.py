@@ -1,26 +1,26 @@
-"""Rows as Markdown for people and as CSV for programs."""
+"""Tables as Markdown for people and as CSV for programs, and numbers that are missing: a dash, an empty cell, null."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import numbers
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import files as safe_files
+from .files import refuse_foreign, write_whole
 
-
-def prose(text: str, **values: Any) -> str:
-    """Lines of source as one paragraph, with values filled in.
-
-    >>> prose("one {what}\\n    and another", what="line")
-    'one line and another'
-    """
-    return " ".join(text.split()).format(**values)
+MISSING = "–"
+# A program for tables runs text that begins like this as a formula; the last four are wide forms.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """
+    """A table in Markdown.
+
     >>> print(markdown(["a", "b"], [["1", "2"]]))
     | a | b |
     | --- | --- |
@@ -30,12 +30,54 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> str:
-    """A file with a column per key; its name."""
-    head = list(dict.fromkeys(key for row in rows for key in row))
+def write_csv(path: str | os.PathLike, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table as CSV: numbers in full, nothing where one is missing, text that is taken for no formula.
+
+    An older table with the same first columns is replaced, no other file is.
+    """
+    beginning = ",".join(map(_cell, head[:3]))
+    refuse_foreign(path, beginning.encode(), f"table that begins with {beginning!r}")
+    write_whole(path, (",".join(map(_cell, row)).encode() + b"\n" for row in [head, *rows]))
+
+
+def write_records(path: Path, records: Sequence[Mapping[str, Any]]) -> str:
+    """Write records as CSV with a column per key and six digits per number; returns the name of the file."""
+    head = list(dict.fromkeys(key for record in records for key in record))
     path.parent.mkdir(parents=True, exist_ok=True)
-    safe_files.write_csv(path, head, [[_cell(row.get(key)) for key in head] for row in rows])
+    write_csv(path, head, [[_rounded(record.get(key)) for key in head] for record in records])
     return path.name
+
+
+def _cell(value: Any) -> str:
+    r"""
+    >>> [_cell(value) for value in ("gene", "=1+1", "-1.5", -1.5, None, float("nan"), "a, b")]
+    ['gene', "'=1+1", '-1.5', '-1.5', '', '', '"a, b"']
+    """
+    if value is None or (isinstance(value, numbers.Real) and value != value):
+        return ""
+    text = str(value)
+    if isinstance(value, str) and text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if not math.isfinite(value) else f"{value:.6g}"
+    return value
+
+
+def without_nan(value: Any) -> Any:
+    """Plain data for JSON, which has no NaN and no infinity: None stands for them.
+
+    >>> without_nan({"a": [1.0, float("nan")]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -45,20 +87,20 @@ def number(value: float | None, digits: int = 2) -> str:
     ('0.00', '–')
     """
     if value is None or not math.isfinite(value):
-        return "–"
+        return MISSING
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0.0 else text
 
 
-def spread(row: dict[str, float] | None) -> str:
+def spread(row: Mapping[str, float] | None) -> str:
     """Mean ± SD."""
-    return f"{number(row['mean'])} ± {number(row['sd'])}" if row else "–"
+    return f"{number(row['mean'])} ± {number(row['sd'])}" if row else MISSING
 
 
-def interval(row: dict[str, float] | None) -> str:
+def interval(row: Mapping[str, float] | None) -> str:
     """Mean and 95 % interval."""
     if not row or row.get("mean") is None or not math.isfinite(row["mean"]):
-        return "–"
+        return MISSING
     known = row.get("low") is not None and math.isfinite(row["low"])
     return number(row["mean"]) + (f" [{number(row['low'])}, {number(row['high'])}]" if known else "")
 
@@ -71,7 +113,10 @@ def p_value(p: float | None) -> str:
     return "< 0.001" if p is not None and p < 0.001 else number(p, 3)
 
 
-def _cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return "" if not math.isfinite(value) else f"{value:.6g}"
-    return value
+def prose(text: str, **values: Any) -> str:
+    """Lines of source as one paragraph, with values filled in.
+
+    >>> prose("one {what}\\n    and another", what="line")
+    'one line and another'
+    """
+    return " ".join(text.split()).format(**values)

@@ -19,7 +19,7 @@ from .._internal.files import replacing, write_whole
 from ..estimators import GroundMetricLearner, GroundMetricLearnerCV
 from ..estimators.preprocessing import SelectedFeatures
 from ..evaluation import Comparison, PermutationTest, compare, folds, leave_one_group_out, permutation_test, shuffled
-from ..evaluation._cache import without_nan
+from .._internal.tables import without_nan
 from ..evaluation._run import Cohort, fit
 from ..pl.style import STYLE
 from ..supervision.splits import Split
@@ -126,7 +126,7 @@ def evaluate(
     max_points : int or None
         Cells of either side of a split that are voted on at cell level.
     resume : path or None
-        Folder where finished fits are kept.
+        File where finished fits are kept.
     """
     splitter = Splitter(cv, n_splits, cohort.groups, seed)
     splits = splitter(cohort.y)

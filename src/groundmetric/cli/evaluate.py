@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .._internal.cache import cache_files, remove_cache
 from .options import (
     add_command,
     add_force,
@@ -76,17 +77,17 @@ def rule(text: str) -> str | int:
 
 def run(options: argparse.Namespace) -> None:
     kept = _unfinished(options.output)
-    check_free(options.output, force=options.force, beside=[kept.name])
+    check_free(options.output, force=options.force, beside=cache_files(kept))
     if kept.exists() and not options.resume:
         if not options.force:
             raise ValueError(
                 f"{str(kept)!r} holds an unfinished run: give --resume to go on with it, or --force to start anew"
             )
-        _forget(kept)
-    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=[kept.name]) as folder:
+        remove_cache(kept)
+    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=cache_files(kept)) as folder:
         findings = _evaluate(options, folder, kept)
         write_findings(folder, findings)
-    _forget(kept)
+    remove_cache(kept)
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
 
@@ -96,12 +97,6 @@ def _unfinished(output: str) -> Path:
     folder = Path(os.path.realpath(output))
     mounted = folder.is_dir() and (os.path.ismount(folder) or not os.access(folder.parent, os.W_OK))
     return folder / "unfinished" if mounted else folder.with_name(f"{folder.name}.unfinished")
-
-
-def _forget(kept: Path) -> None:
-    from ..evaluation._cache import clear  # heavy, and not needed for --help
-
-    clear(kept)
 
 
 def _evaluate(options: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from .._internal import files as safe_folders
-from .._internal.files import write_csv, write_whole
+from .._internal.cache import cache_files, is_cache
+from .._internal.files import write_whole
+from .._internal.tables import write_csv
 
 
 def add_command(commands: Any, run: Callable, name: str, help: str) -> argparse.ArgumentParser:
@@ -120,14 +121,14 @@ def earlier_run(folder: Path) -> list[str] | None:
 
 
 def _report_of(folder: Path) -> list[str]:
-    """Page and kept answers of `groundmetric report`, if this is what they are."""
-    if not (folder / "report.html").exists() and not (folder / "report").is_dir():
-        return []
+    """Page and cache of `groundmetric report`, if this is what they are."""
+    cache = folder / "report.cache"
+    ours = cache_files(cache) if is_cache(cache) else []
+    if not (folder / "report.html").exists():
+        return ours
     from ..report.write import is_page  # heavy, and rarely needed
 
-    kept = list((folder / "report").glob("*"))
-    ours = bool(kept) and all(re.fullmatch(r"\w+-[0-9a-f]{12}\.json", path.name) for path in kept)
-    return ["report.html"] * is_page(folder / "report.html") + ["report"] * ours
+    return ["report.html"] * is_page(folder / "report.html") + ours
 
 
 def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tqdm import tqdm
 
 from .._internal.executor import Threads
+from .._internal.progress import progress_bar
 from .._internal.validation import check_number, real_array
 from .._internal.warnings import InterruptedWarning
 from ..distances import warn_of_pivot_limit
@@ -33,7 +33,7 @@ from ..learning.penalties import has_vanished, resolve_penalty
 from ..learning.training import Outcome, Settings, Training
 from ..supervision import ClassTarget, Supervision
 from ..supervision.triplets import candidates
-from ..transport import kept as fingerprints
+from ..transport.cache import cohort_digest
 
 
 def check_settings(learner: Any, n_features: int) -> Settings:
@@ -170,7 +170,7 @@ def checkpoints_of(
     more = [resolve_form(learner.form).form, learner.cost, learner.stopping.validation_fraction, learner.class_weight]
     parameters = [asdict(settings), *more, seed, *["fresh points"] * fresh]
     belongs_to = {
-        "data": fingerprints.of_cohort(D).hex(),
+        "data": cohort_digest(D).hex(),
         "labels": _hash(known, "labels"),
         "parameters": _hash(parameters, "parameters"),
     }
@@ -261,7 +261,7 @@ def run_training(
     with (
         saving,
         Threads(n_jobs) as threads,
-        tqdm(total=total, desc="learning", unit="epoch", disable=None if verbose else True, leave=False) as bar,
+        progress_bar(total, "learning", "epoch", show=bool(verbose)) as bar,
     ):
 
         def show(history: dict[str, list]) -> None:

@@ -12,8 +12,8 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from tqdm import tqdm
 
+from .._internal.progress import progress_bar
 from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
@@ -219,13 +219,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         tried: list[Setting] = []
         with (
             Parallel(n_jobs=self.n_jobs, max_nbytes=None) as parallel,
-            tqdm(
-                total=sum(sizes) * len(splits),
-                desc="search",
-                unit="fit",
-                disable=None if self.verbose else True,
-                leave=False,
-            ) as bar,
+            progress_bar(sum(sizes) * len(splits), "search", "fit", show=bool(self.verbose)) as bar,
         ):
             for (share, _), size in zip(rounds, sizes, strict=True):
                 settings = [s for place, s in enumerate(settings) if place < size or s.name in own]

@@ -1,84 +1,84 @@
-"""Cache of finished results as small JSON files, so that an interrupted run goes on where it stopped."""
+"""Cache of finished fits, so that an interrupted evaluation goes on where it stopped."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
 from scipy import sparse
-from tqdm import tqdm
 
 from .. import __version__
-from .._internal.files import write_whole
+from .._internal.cache import Cache
+from .._internal.progress import progress_bar
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, recorded_warnings
 
 # Parameters that change how long it takes, but not what comes out.
 _IRRELEVANT = {"n_jobs", "verbose", "checkpoint"}
 
-Task = tuple[Callable[..., Any], tuple]
+Task = tuple[Callable[..., Any], tuple]  # a function and its arguments
 
 
 class ResultCache:
-    """Results of a comparison in a folder, a file for every method on every split; without a folder, nothing is kept.
+    """Results of methods on splits, in a file; without a path, nothing is cached.
 
-    A file is found by what it depends on: data, labels, groups, protocol, split, and the method with its parameters.
+    A result is found by what it depends on: data, labels, groups, protocol, split, and the method with its parameters.
+
+    Parameters
+    ----------
+    path : str, os.PathLike or None
+        File; made when the first result is written.
+    cohort, protocol, methods
+        What is compared, on what, and how.
+    time_limit, memory_limit : float or None
+        Limits of this run. A fit that ran out of time or memory is tried again where it has more of it now.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike | None,
+        path: str | os.PathLike | None,
         cohort: Cohort,
         protocol: Protocol,
         methods: Mapping[str, Any],
         time_limit: float | None = None,
         memory_limit: float | None = None,
     ) -> None:
-        self.folder = None if folder is None else Path(folder)
-        self.time_limit, self.memory_limit = time_limit, memory_limit
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+        self._cache = None if path is None else Cache(path, "resume")
+        self._limits = {"time_limit": time_limit, "memory_limit": memory_limit}
+        if self._cache is not None:
             for name, method in methods.items():
                 _check_describable(name, method)
             self._data = fingerprint(cohort, protocol)
 
     def get(self, method: Any, train: np.ndarray, test: np.ndarray) -> Result | None:
-        """A cached result, unless it failed and might not fail now. A damaged file counts as none."""
-        if self.folder is None:
+        """A cached result, unless there is none or it failed and might not fail now."""
+        entry = None if self._cache is None else self._cache.get_json(key_of(method, train, test, self._data))
+        if entry is None:
             return None
         try:
-            cached = json.loads(self._path(method, train, test).read_text())
-            result = Result(**cached["result"])
-        except (OSError, ValueError, KeyError, TypeError):
+            result = Result(**entry["result"])
+        except (KeyError, TypeError):  # of a state of the code between two versions
             return None
-        if result.status == OUT_OF_TIME:
-            return result if _as_tight(self.time_limit, cached["time_limit"]) else None
-        if result.status == OUT_OF_MEMORY:
-            return result if _as_tight(self.memory_limit, cached["memory_limit"]) else None
+        limit = {OUT_OF_TIME: "time_limit", OUT_OF_MEMORY: "memory_limit"}.get(result.status)
+        if limit is not None:
+            return result if _as_tight(self._limits[limit], entry[limit]) else None
         return result if result.status == OK else None
 
     def put(self, method: Any, train: np.ndarray, test: np.ndarray, result: Result) -> None:
-        if self.folder is None:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)  # another process may have cleared and removed it
-        limits = {"time_limit": self.time_limit, "memory_limit": self.memory_limit}
-        write(self._path(method, train, test), {"result": result.to_dict(), **limits})
+        if self._cache is not None:
+            self._cache.put_json(key_of(method, train, test, self._data), {"result": result.to_dict(), **self._limits})
 
-    def _path(self, method: Any, train: np.ndarray, test: np.ndarray) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{key_of(method, train, test, self._data)}.json"
+
+def _as_tight(limit: float | None, before: float | None) -> bool:
+    """Is the limit as tight as it was before, or tighter?"""
+    return limit is not None and before is not None and limit <= before
 
 
 def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
-    """Hash of the data, the labels, the groups and the protocol."""
+    """Changes whenever the data, the labels, the groups or the protocol do."""
     D = cohort.D
     points = D.points
     arrays = (points.data, points.indices, points.indptr) if sparse.issparse(points) else (points,)
@@ -89,7 +89,7 @@ def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
 
 
 def key_of(method: Any, train: np.ndarray, test: np.ndarray, data: str) -> str:
-    """Name of the file for one method on one split of the data with this fingerprint."""
+    """Key of one method on one split of the data with this fingerprint."""
     return joblib.hash([describe(method), np.asarray(train), np.asarray(test), data])
 
 
@@ -109,6 +109,7 @@ def describe(method: Any) -> Any:
 
 
 def _check_describable(name: str, method: Any) -> None:
+    """Raise if a method could not be recognised in another run."""
     try:
         joblib.hash(describe(method))
     except Exception as error:
@@ -118,70 +119,28 @@ def _check_describable(name: str, method: Any) -> None:
         ) from None
 
 
-def _as_tight(limit: float | None, before: float | None) -> bool:
-    """Is the limit as tight as it was before, or tighter?"""
-    return limit is not None and before is not None and limit <= before
-
-
-def clear(folder: Path) -> None:
-    """Remove cached results, and the folder if there was nothing else in it."""
-    if not folder.is_dir():
-        return
-    for path in folder.iterdir():
-        if re.fullmatch(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.[0-9a-f]{16}\.part", path.name):
-            path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-
-
 def run_cached(
-    tasks: Mapping[str, Task], folder: Path, *, n_jobs: int | None, title: str, verbose: int
+    tasks: Mapping[str, Task], path: str | os.PathLike, *, n_jobs: int | None, title: str, verbose: int
 ) -> dict[str, Any]:
-    """The answers of all tasks, by name; each is a function of plain arguments that returns plain data.
+    """Answers of all tasks, by name; each is a function of plain arguments that returns plain data.
 
-    What was answered before, by the same function for the same arguments, is read from the folder.
+    What was answered before, by the same function for the same arguments, is read from the cache at this path.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: folder / f"{joblib.hash([__version__, f.__qualname__, a])}.json" for name, (f, a) in tasks.items()}
-    answers = {name: cached for name, path in paths.items() if (cached := read(path)) is not None}
-    left = {name: task for name, task in tasks.items() if name not in answers}
-    with tqdm(total=len(tasks), desc=title, unit="fit", disable=None if verbose else True, leave=False) as bar:
+    cache = Cache(path)
+    keys = {name: joblib.hash([__version__, function.__qualname__, a]) for name, (function, a) in tasks.items()}
+    answers = {name: entry[0] for name, key in keys.items() if (entry := cache.get_json(key)) is not None}
+    missing = {name: task for name, task in tasks.items() if name not in answers}
+    with progress_bar(len(tasks), title, "fit", show=bool(verbose)) as bar:
         bar.update(len(answers))
         jobs = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-        for name, answer in jobs(joblib.delayed(_answer)(name, *task) for name, task in left.items()):
-            write(paths[name], answer)
+        for name, answer in jobs(joblib.delayed(_answer)(name, *task) for name, task in missing.items()):
+            cache.put_json(keys[name], [answer])  # in a list, so that None is an answer too
             answers[name] = answer
             bar.update()
     return {name: answers[name] for name in tasks}
 
 
 def _answer(name: str, function: Callable[..., Any], arguments: tuple) -> tuple[str, Any]:
-    with recorded_warnings():  # raises where a learner was interrupted: half an answer must not be cached
+    with recorded_warnings():  # an interrupted learner returns what it has so far: that must not be cached as an answer
         answer = function(*arguments)
     return name, answer
-
-
-def read(path: Path) -> Any:
-    """Content of a cached file; None where there is none, or half of one."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def write(path: Path, content: Any) -> None:
-    """Write a file that is there whole or not at all."""
-    write_whole(path, [json.dumps(content).encode()])
-
-
-def without_nan(value: Any) -> Any:
-    """JSON has no NaN: None stands for it.
-
-    >>> without_nan({"a": [1.0, float("nan")]})
-    {'a': [1.0, None]}
-    """
-    if isinstance(value, dict):
-        return {key: without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

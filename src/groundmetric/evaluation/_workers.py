@@ -8,7 +8,6 @@ import queue
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -20,8 +19,8 @@ from typing import Any
 import joblib
 import numpy as np
 from joblib.externals.loky import ProcessPoolExecutor
-from tqdm import tqdm
 
+from .._internal.progress import use_thread_lock
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, attempt
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -97,7 +96,7 @@ def _prepare() -> None:
     ended could not release it."""
     from .. import distances  # noqa: F401
 
-    tqdm.set_lock(threading.RLock())
+    use_thread_lock()
 
 
 def _within(memory_limit: float | None, function: Callable, arguments: tuple) -> Any:

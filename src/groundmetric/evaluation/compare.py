@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from .._internal.progress import progress_bar
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
 from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
@@ -93,7 +93,7 @@ def compare(
     memory_limit : float or None, default=None
         Megabytes that a method may allocate on a split; beyond: "OOM". Linux only.
     resume : path-like or None, default=None
-        Folder of finished results; what is there already, for the same data, splits and parameters, is not run again.
+        File of finished results; what is there already, for the same data, splits and parameters, is not run again.
     verbose : int, default=0
         1 shows a progress bar where there is a terminal.
 
@@ -136,7 +136,7 @@ def compare(
     limits: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit, "memory_limit": memory_limit}
     with (
         Workers(cohort, protocol, **limits) as workers,
-        tqdm(total=len(tasks), desc="comparing", unit="fit", disable=None if verbose else True, leave=False) as bar,
+        progress_bar(len(tasks), "comparing", "fit", show=bool(verbose)) as bar,
     ):
 
         def finish(task: Task, result: Result) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.utils import check_random_state
-from tqdm import tqdm
 
+from .._internal.progress import progress_bar
 from .._internal.validation import check_labels, check_number
 from ..distributions import as_distributions
 from ..supervision.splits import check_splits, group_list, number_groups
@@ -212,9 +212,7 @@ def _null_scores(
     """The score of every drawn arrangement, and how long each different one took."""
     distinct, index = np.unique(drawn, axis=0, return_inverse=True)
     known = np.all(distinct == codes, axis=1)  # the data's own labels, drawn by chance
-    with tqdm(
-        total=int(np.sum(~known)), desc="permuting", unit="arrangement", disable=None if verbose else True, leave=False
-    ) as bar:
+    with progress_bar(int(np.sum(~known)), "permuting", "arrangement", show=bool(verbose)) as bar:
         answers = []
         jobs = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
         for answer in jobs(joblib.delayed(_attempted)(procedure, labels) for labels in distinct[~known]):

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .._internal import files
-from .._internal.tables import markdown as markdown_table
+from .._internal import tables
+from .._internal.tables import without_nan
 from ..supervision.splits import Split, number_groups, rounds_of
-from ._cache import without_nan
 from ._run import OK, Protocol, Result, pooled, split_scores
 from .scores import CLUSTERING, SCORES, encode
 from .statistics import (
@@ -411,7 +410,7 @@ def _write_csv(comparison: Comparison, path: str | Path) -> None:
             values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
             about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
             rows.append([*about, *values])
-    files.write_csv(path, head, rows)
+    tables.write_csv(path, head, rows)
 
 
 def _level_table(comparison: Comparison, level: str) -> str:
@@ -421,17 +420,17 @@ def _level_table(comparison: Comparison, level: str) -> str:
         cells = [_estimate(comparison.estimate(method, name, level)) for name in names]
         if not any(result.status == OK for result in comparison.results[method]):
             cells = [_short(comparison.status(method)), *[""] * (len(names) - 1)]
-        rows.append([method, *cells, _number(comparison.seconds(method), 1)])
-    return markdown_table(["method", *map(_name, names), "seconds per split"], rows)
+        rows.append([method, *cells, tables.number(comparison.seconds(method), 1)])
+    return tables.markdown(["method", *map(_name, names), "seconds per split"], rows)
 
 
 def _paired_table(comparison: Comparison, reference: str | None, score: str, level: str) -> str:
     reference = comparison.methods[0] if reference is None else reference
     rows = []
     for other, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([other, *_difference(difference), _p(difference.p), _p(adjusted)])
+        rows.append([other, *_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
     title = f"{reference} against each, {_name(score)} of {level}"
-    return f"### {title}\n\n" + markdown_table(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
+    return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
 
 def _how_to_read(comparison: Comparison) -> Iterable[str]:
@@ -466,7 +465,7 @@ def _name(score: str) -> str:
 def _estimate(estimate: Estimate) -> str:
     if np.isnan(estimate.value):
         return "–"
-    text = _number(estimate.value)
+    text = tables.number(estimate.value)
     if np.isfinite(estimate.sd):
         text += f" ± {estimate.sd:.2f}"
     if np.isfinite(estimate.low):
@@ -479,14 +478,6 @@ def _difference(difference: Difference) -> tuple[str, str]:
         return "–", "–"
     known = np.isfinite(difference.low)
     return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return "–" if np.isnan(value) else f"{value:.{digits}f}"
-
-
-def _p(p: float) -> str:
-    return "–" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _short(status: Any) -> str:

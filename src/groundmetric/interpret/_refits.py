@@ -15,8 +15,8 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import clone
-from tqdm import tqdm
 
+from .._internal.progress import progress_bar
 from ..distributions import Distributions
 from ..evaluation.permutation import Exchangeability
 from ..evaluation.statistics import resample
@@ -99,7 +99,7 @@ def fit_all(
     run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     with (
         _quiet(),
-        tqdm(total=len(jobs), desc=title, unit="fit", disable=None if verbose else True, leave=False) as bar,
+        progress_bar(len(jobs), title, "fit", show=bool(verbose)) as bar,
     ):
         done = []
         for refit in run(joblib.delayed(refitter)(*job) for job in jobs):

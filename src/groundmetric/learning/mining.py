@@ -12,7 +12,7 @@ from ..distributions import Distributions
 from ..metrics.cost import Cost
 from ..supervision import Supervision, Triplets
 from ..supervision.triplets import candidates
-from ..transport.kept import of_cohort
+from ..transport.cache import cohort_digest
 from ..transport.neighbors import Finder, nearest
 from ..transport.problem import Masses
 
@@ -112,4 +112,4 @@ def _take(run: Any, fresh: Fresh, n_epochs: int) -> None:
             f"fresh points are {D!r}, which begin with {D.names[:3]}: expected {shape[0]} distributions with "
             f"{shape[1]} features, all with a label, and in their order, which begins with {names[:3]}"
         )
-    run.D, run.drawn = D, of_cohort(D).hex()
+    run.D, run.drawn = D, cohort_digest(D).hex()

@@ -1,4 +1,4 @@
-"""What a report needs beyond the run itself, computed where it is missing and kept in its folder: done once."""
+"""What a report needs beyond the run itself, computed once and kept in a cache in its folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from .. import __version__, baselines, tl
 from .._anndata.cohort import INSIDE, Labelled, read_cohort
 from .._anndata.obs import samples_of
 from .._anndata.store import trained_from
+from .._internal.cache import Cache
+from .._internal.tables import without_nan
 from ..estimators import GroundMetricLearner
 from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, compare, folds, permutation_test
-from ..evaluation._cache import read, without_nan, write
 from ..interpret import stability
 from ..interpret.axes import canonical_axes
 from ..interpret.relevance import annotation_relevance
@@ -35,7 +36,7 @@ LEARNED = "learned metric"
 QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
 FOLDS, NEIGHBORS = 5, 5
 PARTNERS = 5  # samples of every class that a sample is compared with
-KEPT = "report"  # folder of a run
+CACHE = "report.cache"  # file in the folder of a run
 FORMAT = 3  # of what is kept: another number, and it is computed anew
 Log = Callable[[str], None]
 
@@ -52,12 +53,11 @@ def kept(run: Run, name: str, asked: Any, compute: Callable[[], Any]) -> Any:
         list(map(str, run.stored.labels)),
         asked,
     ]
-    path = run.folder / KEPT / f"{name}-{joblib.hash(state)[:12]}.json"
-    answer = read(path)
+    cache, key = Cache(run.folder / CACHE), f"{name}-{joblib.hash(state)}"
+    answer = cache.get_json(key)
     if answer is None:
         answer = without_nan(compute())
-        path.parent.mkdir(exist_ok=True)
-        write(path, answer)
+        cache.put_json(key, answer)
     return answer
 
 

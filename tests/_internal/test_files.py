@@ -13,7 +13,8 @@ import pytest
 
 import groundmetric as gm
 from groundmetric._internal import files as safe_files
-from groundmetric._internal.files import Foreign, refuse_foreign, replacing, write_csv, write_whole
+from groundmetric._internal.files import Foreign, refuse_foreign, replacing, write_whole
+from groundmetric._internal.tables import write_csv
 
 
 def names(folder):

@@ -1,10 +1,11 @@
 """Distances kept pair by pair: only missing ones are computed, and no accident gives a wrong one."""
 
-import errno
+import struct
 import subprocess
 import sys
 import textwrap
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import groundmetric as gm
 from groundmetric import distances
-from groundmetric.transport import kept as kept_distances
-from groundmetric.transport.kept import KeptDistances
+from groundmetric._internal.cache import CacheWarning
+from groundmetric._internal.files import Damaged, Foreign
+from groundmetric.transport.cache import DistanceCache
 
 
 def cohort(n, seed=0, k=2):
@@ -93,54 +95,37 @@ def test_sparse_points_are_recognised(tmp_path, computed):
     assert computed == [6, 0]
 
 
-@pytest.mark.parametrize("cut", [1, 17, 31, 32, 40, 6 * 32])
-def test_a_torn_tail_is_dropped_with_a_message(tmp_path, cut):
+def test_any_flipped_bit_is_a_distance_to_compute_or_an_error_that_names_the_file(tmp_path):
     D, path = cohort(4), tmp_path / "d"
     whole = gm.pairwise_distances(D, keep=path)
-    content = path.read_bytes()
-    path.write_bytes(content[:-cut])
-    if cut % 32:
-        with pytest.warns(RuntimeWarning, match="half written"):
-            assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
-    else:
-        assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
-    assert len(KeptDistances(path)) == 6
-
-
-@pytest.mark.parametrize("size", [1, 16, 31])
-def test_a_torn_header_is_written_again(tmp_path, size):
-    D, path = cohort(3), tmp_path / "d"
-    whole = gm.pairwise_distances(D, keep=path)
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.warns(RuntimeWarning, match="half"):
-        assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
-    assert len(KeptDistances(path)) == 3
-
-
-def test_any_flipped_bit_costs_one_distance_and_changes_none(tmp_path):
-    D, path = cohort(4), tmp_path / "d"
-    whole = gm.pairwise_distances(D, keep=path)
-    content = path.read_bytes()
-    for place in range(32, 64):
+    content, warned, refused = path.read_bytes(), 0, 0
+    used = np.flatnonzero(np.frombuffer(content, np.uint8))
+    for place in used[::3]:
         path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        if 32 + 24 <= place < 32 + 28:  # nothing is written there
-            assert len(KeptDistances(path)) == 6
-            continue
-        with pytest.warns(RuntimeWarning, match="1 damaged"):
-            kept = KeptDistances(path)
-        assert len(kept) == 5
-        with pytest.warns(RuntimeWarning, match="damaged"):
-            assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                found = gm.pairwise_distances(D, keep=path)
+            except (Damaged, Foreign) as error:
+                refused += str(path) in str(error)
+            else:
+                assert_array_equal(found, whole)
+        assert all(issubclass(warning.category, CacheWarning) for warning in told)
+        warned += bool(told)
+    assert warned > 10
+    assert refused > 0
 
 
-def test_another_file_is_refused_and_left_alone(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("a letter to my mother")
-    with pytest.raises(ValueError, match="no file of kept distances"):
-        gm.pairwise_distances(cohort(3), keep=path)
-    assert path.read_text() == "a letter to my mother"
-    with pytest.raises(ValueError, match="folder"):
-        gm.pairwise_distances(cohort(3), keep=tmp_path)
+def test_a_damaged_distance_is_computed_anew_once(tmp_path, computed):
+    D, path = cohort(4), tmp_path / "d"
+    whole = gm.pairwise_distances(D, keep=path)
+    content = path.read_bytes()
+    at = content.index(struct.pack("<d", whole[0, 1]))
+    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.warns(CacheWarning, match="1 damaged entry"):
+        assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
+    assert_array_equal(gm.pairwise_distances(D, keep=path), whole)
+    assert computed == [6, 1, 0]
 
 
 def test_only_exact_distances_are_kept(tmp_path):
@@ -148,27 +133,12 @@ def test_only_exact_distances_are_kept(tmp_path):
         gm.pairwise_distances(cohort(3), solver="sliced", keep=tmp_path / "d")
 
 
-def test_a_full_disk_is_told_and_ends_nothing(tmp_path, monkeypatch):
-    D, path = cohort(6), tmp_path / "d"
-    gm.pairwise_distances(D[:4], keep=path)
-
-    def full(handle):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(kept_distances.os, "fsync", full)
-    with pytest.warns(RuntimeWarning, match="No space left"):
-        found = gm.pairwise_distances(D, keep=path)
-    assert_allclose(found, gm.pairwise_distances(D), rtol=1e-13)
-    monkeypatch.undo()
-    assert len(KeptDistances(path)) == 6
-
-
 def test_two_stores_on_one_file_lose_nothing(tmp_path):
-    one, other = KeptDistances(tmp_path / "d"), KeptDistances(tmp_path / "d")
+    one, other = DistanceCache(tmp_path / "d"), DistanceCache(tmp_path / "d")
     one.put([b"a" * 16], np.array([1.0]))
     other.put([b"b" * 16], np.array([2.0]))
     one.put([b"\0" * 16], np.array([3.0]))
-    kept = KeptDistances(tmp_path / "d")
+    kept = DistanceCache(tmp_path / "d")
     assert_array_equal(kept.get([b"a" * 16, b"b" * 16, b"\0" * 16, b"c" * 16]), [1.0, 2.0, 3.0, np.nan])
 
 
@@ -178,40 +148,36 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
         import sys
         import numpy as np
         import groundmetric as gm
-        from groundmetric import parallel
-        parallel._MOST_PAIRS = 5
+        from groundmetric._internal import executor
+        executor._MOST_PAIRS = 5
         rng = np.random.default_rng(0)
         D = gm.Distributions(rng.normal(size=(4000, 2)), np.repeat(np.arange(40), 100))
         gm.pairwise_distances(D, keep=sys.argv[1])
     """)
-    path, random = tmp_path / "d", np.random.default_rng(0)
-    for _ in range(2):
+    path, random, known = tmp_path / "d", np.random.default_rng(0), 0
+    for _ in range(3):
         child = subprocess.Popen([sys.executable, "-c", script, str(path)])
-        before = path.stat().st_size if path.exists() else 0
-        while child.poll() is None and not (path.exists() and path.stat().st_size > before):
+        while child.poll() is None and len(DistanceCache(path)) == known:
             time.sleep(0.002)
         time.sleep(random.uniform(0.0, 0.03))
         child.kill()
         child.wait()
-    assert 0 < (path.stat().st_size - 32) // 32 < 780
+        before, known = known, len(DistanceCache(path))
+        assert before < known < 780
     rng = np.random.default_rng(0)
     D = gm.Distributions(rng.normal(size=(4000, 2)), np.repeat(np.arange(40), 100))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_distances.warnings, "warn", lambda *args, **options: None)
-        assert_array_equal(gm.pairwise_distances(D, keep=path), gm.pairwise_distances(D))
+    assert_array_equal(gm.pairwise_distances(D, keep=path), gm.pairwise_distances(D))
+    assert [some.name for some in tmp_path.iterdir()] == ["d"]
 
 
-def test_what_somebody_puts_there_meanwhile_is_left_alone(tmp_path):
-    kept = KeptDistances(tmp_path / "d")
-    mine = b"a file of mine, with more than a record in it\n"
-    (tmp_path / "d").write_bytes(mine)
-    with pytest.warns(RuntimeWarning, match="can no longer be kept.*does not begin as one"):
-        kept.put([b"0" * 16], np.array([1.0]))
-    assert (tmp_path / "d").read_bytes() == mine
+@pytest.mark.parametrize("value", [-1.0, np.inf, np.nan])
+def test_a_crafted_value_that_is_no_distance_is_left_out(tmp_path, value):
+    cache = DistanceCache(tmp_path / "d")
+    cache.put([b"0" * 16, b"1" * 16], np.array([1.0, value]))
+    with pytest.warns(CacheWarning, match="held 1 damaged entry"):
+        assert_array_equal(cache.get([b"0" * 16, b"1" * 16]), [1.0, np.nan])
 
 
-def test_a_crafted_value_that_is_no_distance_is_left_out(tmp_path):
-    kept = KeptDistances(tmp_path / "d")
-    kept.put([b"0" * 16, b"1" * 16, b"2" * 16], np.array([1.0, -1.0, np.inf]))
-    with pytest.warns(RuntimeWarning, match="held 2 damaged distances"):
-        assert len(KeptDistances(tmp_path / "d")) == 1
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="keep is the folder"):
+        gm.pairwise_distances(cohort(3), keep=tmp_path)

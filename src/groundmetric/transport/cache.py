@@ -1,0 +1,114 @@
+"""Cache of exact distances, pair by pair (`keep=`): only pairs that are not in the file are computed.
+
+A pair is recognised by digests of the points and masses of both distributions and of the metric, whatever their names
+and order. The digests of a cohort also tell whether a checkpoint belongs to the data at hand.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any
+
+import joblib
+import numpy as np
+from scipy import sparse
+
+from .._internal.cache import Cache, digest
+from ..distributions import Distributions
+from ..metrics.base import EuclideanMetric, GroundMetric
+from .solvers.exact import Exact
+from .solvers.base import Solver
+
+_VALUE = struct.Struct("<d")
+
+
+class DistanceCache:
+    """File of exact distances between distributions.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        File; made when the first distance is written.
+    solver : Solver or None
+        Solver of the distances: an exact one, or it is refused.
+    """
+
+    def __init__(self, path: str | os.PathLike, solver: Solver | None = None) -> None:
+        if solver is not None and not isinstance(solver, Exact):
+            raise ValueError(
+                f"keep is given, but solver is {solver.name!r}: only exact distances are kept; leave `keep` out"
+            )
+        self._cache = Cache(path, "keep")
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def of(self, metric: Any, *cohorts: Distributions) -> CohortDistances:
+        """Distances between the distributions of these cohorts, numbered through all of them."""
+        distributions = [key for cohort in cohorts for key in distribution_digests(cohort)]
+        return CohortDistances(self, metric_digest(metric), distributions)
+
+    def get(self, keys: list[bytes]) -> np.ndarray:
+        """Values, NaN where there is none."""
+        found = {key: _number(content) for key, content in self._cache.get(keys).items()}
+        damaged = sum(np.isnan(value) for value in found.values())
+        if damaged:
+            self._cache.warn_damaged(int(damaged))
+        return np.array([found.get(key, np.nan) for key in keys])
+
+    def put(self, keys: list[bytes], values: np.ndarray) -> None:
+        """Write values; a full disk is a warning."""
+        self._cache.put({key: _VALUE.pack(value) for key, value in zip(keys, values.tolist(), strict=True)})
+
+
+class CohortDistances:
+    """Cached distances of cohorts under one metric, by the numbers of their distributions."""
+
+    def __init__(self, cache: DistanceCache, metric: bytes, distributions: list[bytes]) -> None:
+        self._cache, self._metric, self._distributions = cache, metric, distributions
+
+    def get(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return self._cache.get(self._keys(first, second))
+
+    def put(self, first: np.ndarray, second: np.ndarray, values: np.ndarray) -> None:
+        self._cache.put(self._keys(first, second), values)
+
+    def _keys(self, first: np.ndarray, second: np.ndarray) -> list[bytes]:
+        """A distance is the same in both directions."""
+        pairs = zip(first.tolist(), second.tolist(), strict=True)
+        return [digest(self._metric, *sorted((self._distributions[d], self._distributions[e]))) for d, e in pairs]
+
+
+def distribution_digests(D: Distributions) -> list[bytes]:
+    """A digest per distribution: of its points and masses, not of its name or its place in the cohort."""
+    found = []
+    for low, high in zip(D.bounds[:-1], D.bounds[1:], strict=True):
+        points = D.points[low:high]
+        if sparse.issparse(points):
+            parts = [points.data, points.indices.astype(np.int64), points.indptr.astype(np.int64), str(points.shape)]
+        else:
+            parts = [np.asarray(points)]
+        found.append(digest(*parts, D.weights[low:high]))
+    return found
+
+
+def cohort_digest(D: Distributions) -> bytes:
+    """A digest of all distributions in their order, and of the names of their features."""
+    return digest(*distribution_digests(D), str(D.features))
+
+
+def metric_digest(metric: Any) -> bytes:
+    """A digest of all that distances depend on."""
+    kind = type(metric).__name__
+    if isinstance(metric, EuclideanMetric):
+        return digest(kind, metric.n_features)
+    if type(metric) is GroundMetric:
+        return digest(kind, metric.components, metric.cost.name)
+    return digest(kind, joblib.hash(metric))
+
+
+def _number(content: bytes) -> float:
+    """A distance, or NaN for what cannot be one."""
+    value = _VALUE.unpack(content)[0] if len(content) == _VALUE.size else np.nan
+    return value if 0.0 <= value < np.inf else np.nan
