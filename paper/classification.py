@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_csv
-from groundmetric.baselines.nca import paper_map
 from groundmetric.distances import pairwise_distances
 from groundmetric.evaluation import Comparison, compare, vote
 from groundmetric.evaluation._kept import finish
@@ -109,12 +108,12 @@ def run_fitted_once(plan: Plan) -> dict[str, Any]:
 def _scores(data: str, name: str, n_splits: int, seed: int, quick: bool) -> dict[str, dict[str, float]]:
     """For the method as published, and with the linear map of the paper's scripts."""
     D, y = synthetic(data, seed + 1, quick)
-    method = baselines.by_name(name.lower(), max_points=MOST_POINTS_ONCE, random_state=seed)
-    published = method.fit(D, y).components_
+    options = {"max_points": MOST_POINTS_ONCE, "random_state": seed}
+    published = baselines.by_name(name.lower(), **options).fit(D, y).components_
     if name == "LFDA":  # its form in the scripts has other arithmetic as well
-        scripts = method.set_params(as_in_paper=True).fit(D, y).components_
+        scripts = baselines.as_in_scripts("lfda", **options).fit(D, y).components_
     else:
-        scripts = paper_map(published)
+        scripts = baselines.scripts_map(published)
     forms = {name: published, name + SCRIPTS: scripts}
     return {form: _accuracy(components, data, n_splits, seed, quick) for form, components in forms.items()}
 

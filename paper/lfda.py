@@ -38,9 +38,8 @@ class LFDA(PointLearner):
         More features are reduced to as many principal components first.
     standardise : bool
         Divide every feature by its standard deviation first. The paper used the features as they are.
-    as_in_paper : bool
-        Do as the paper's experiments did: metric-learn's arithmetic (see Notes), and the paper's map in place of W (see
-        `groundmetric.baselines.nca.paper_map`).
+    as_metric_learn : bool
+        Follow metric-learn's arithmetic, as the paper's experiments did: see Notes.
     random_state : int, RandomState or None
 
     Attributes
@@ -49,7 +48,7 @@ class LFDA(PointLearner):
 
     Notes
     -----
-    metric-learn 0.7 departs from the published method in three ways, which `as_in_paper` follows: the local scale of
+    metric-learn 0.7 departs from the published method in three ways, which `as_metric_learn` follows: the local scale of
     point i is not its own distance to its k-th neighbour but the i-th of the distances of point k (in whatever order
     numpy's partition leaves them); the scatter within classes is added to that between them where it should be
     subtracted, which leaves the directions as they are but adds 2 to every eigenvalue; and k is at most n_features - 1.
@@ -66,7 +65,7 @@ class LFDA(PointLearner):
         max_points: int | None = 10_000,
         max_features: int = 300,
         standardise: bool = False,
-        as_in_paper: bool = False,
+        as_metric_learn: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -75,7 +74,7 @@ class LFDA(PointLearner):
         self.max_points = max_points
         self.max_features = max_features
         self.standardise = standardise
-        self.as_in_paper = as_in_paper
+        self.as_metric_learn = as_metric_learn
         self.random_state = random_state
 
     def _check_settings(self, n_features: int) -> None:
@@ -87,7 +86,7 @@ class LFDA(PointLearner):
     def _learn(
         self, points: np.ndarray, codes: np.ndarray, weights: np.ndarray, random: np.random.RandomState
     ) -> np.ndarray:
-        between, within = local_scatter(points, codes, self.k, as_metric_learn=self.as_in_paper)
+        between, within = local_scatter(points, codes, self.k, as_metric_learn=self.as_metric_learn)
         values, vectors = directions(between, within)
         values, vectors = values[: self.n_components], vectors[:, : self.n_components]
         return embed(values, vectors, self.embedding)

@@ -44,8 +44,6 @@ class LMNN(PointLearner):
         More features are reduced to as many principal components first.
     standardise : bool
         Divide every feature by its standard deviation first. The paper used the features as they are.
-    as_in_paper : bool
-        Apply the paper's map in place of W: see `groundmetric.baselines.nca.paper_map`.
     random_state : int, RandomState or None
 
     Attributes
@@ -72,7 +70,6 @@ class LMNN(PointLearner):
         max_points: int | None = 1500,
         max_features: int = 300,
         standardise: bool = False,
-        as_in_paper: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -85,7 +82,6 @@ class LMNN(PointLearner):
         self.max_points = max_points
         self.max_features = max_features
         self.standardise = standardise
-        self.as_in_paper = as_in_paper
         self.random_state = random_state
 
     def _check_settings(self, n_features: int) -> None:

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 from paper.classification import classification
-from paper.page import MARK, write_page
 from paper.protocol import DEFAULTS, SCRIPTS, SEARCH, Plan, halves, methods_of_the_paper, synthetic
 from paper.real import real
+from paper.run import MARK, write_page
 
 import groundmetric as gm
 from paper import reproduce
