@@ -48,8 +48,8 @@ class LFDA(PointLearner):
 
     Notes
     -----
-    metric-learn 0.7 departs from the published method in three ways, which `as_metric_learn` follows: the local scale of
-    point i is not its own distance to its k-th neighbour but the i-th of the distances of point k (in whatever order
+    metric-learn 0.7 departs from the published method in three ways, which `as_metric_learn` follows: the local scale
+    of point i is not its own distance to its k-th neighbour but the i-th of the distances of point k (in whatever order
     numpy's partition leaves them); the scatter within classes is added to that between them where it should be
     subtracted, which leaves the directions as they are but adds 2 to every eigenvalue; and k is at most n_features - 1.
 

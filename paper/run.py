@@ -112,9 +112,9 @@ def write_page(findings: dict[str, Any], output: Path, *, quick: bool, version: 
     folder = output / "results"
     folder.mkdir(parents=True, exist_ok=True)
     parts = [MARK, "# Results", _intro(quick, version)]
-    for section, write in _PARAGRAPHS.items():
+    for section, paragraphs in _PARAGRAPHS.items():
         if section in findings:
-            parts += write(findings[section], folder)
+            parts += paragraphs(findings[section], folder)
     write_whole(output / "results.md", ["\n\n".join(parts).encode() + b"\n"])
     return ["results.md", *sorted(f"results/{path.name}" for path in folder.iterdir() if not path.name.startswith("."))]
 

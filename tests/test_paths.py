@@ -1,0 +1,72 @@
+"""How many files a verb runs through: `python tests/test_paths.py` prints the path that CONTRIBUTING.md shows.
+
+A file counts when a function of it runs during the call; compiled kernels run outside of Python and do not.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import groundmetric as gm
+
+SOURCE = Path(gm.__file__).parent
+LIMITS = {"fit": 18, "distances": 9, "learn from a file": 25}
+
+
+def files_of(call: Callable[[], Any]) -> list[str]:
+    """Files of the package whose functions run during a call, in the order of their first run.
+
+    The call is made twice: what only runs on first use (imports, compilation) is no part of the path.
+    """
+    call()
+    found: dict[str, None] = {}
+    prefix = f"{SOURCE}/"
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(prefix) and code.co_name != "<module>":
+            found.setdefault(code.co_filename.removeprefix(prefix))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return list(found)
+
+
+def verbs(folder: Path) -> dict[str, Callable[[], Any]]:
+    """The three calls that are followed."""
+    D, y = gm.datasets.make_modes(9, 1.0, points_per_mode=5, random_state=0)
+    metric = gm.GroundMetric.euclidean(10)
+    path = folder / "cells.h5ad"
+    gm.datasets.make_cohort(4, 20, 50, random_state=0).write_h5ad(path)
+    return {
+        "fit": lambda: gm.GroundMetricLearner(max_epochs=2, random_state=0).fit(D, y),
+        "distances": lambda: gm.pairwise_distances(D, metric=metric),
+        "learn from a file": lambda: gm.tl.learn(path, "sample", "condition", max_epochs=2, random_state=0),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("verb", LIMITS)
+def test_a_verb_runs_through_few_files(verb, tmp_path):
+    found = files_of(verbs(tmp_path)[verb])
+    assert found, "no file of the package ran: the profile is not set"
+    assert len(found) <= LIMITS[verb], f"{len(found)} files:\n" + "\n".join(found)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        for verb, call in verbs(Path(folder)).items():
+            found = files_of(call)
+            print(f"{verb}: {len(found)} files\n  " + " → ".join(found))
