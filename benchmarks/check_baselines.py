@@ -18,7 +18,6 @@ from time import perf_counter
 
 import numpy as np
 import rival_env
-from paper.lmnn import LMNN
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -29,6 +28,7 @@ from groundmetric.baselines import NCA
 from groundmetric.baselines import _base as scatter
 from groundmetric.baselines.nca import starting_map
 from paper import itml, lfda, lmnn
+from paper.lmnn import LMNN
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / ".venv-metric-learn"

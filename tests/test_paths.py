@@ -49,7 +49,7 @@ def verbs(folder: Path) -> dict[str, Callable[[], Any]]:
     D, y = gm.datasets.make_modes(9, 1.0, points_per_mode=5, random_state=0)
     metric = gm.GroundMetric.euclidean(10)
     path = folder / "cells.h5ad"
-    gm.datasets.make_cohort(4, 20, 50, random_state=0).write_h5ad(path)
+    gm.datasets.make_cohort(4, 20, 150, random_state=0).write_h5ad(path)
     return {
         "fit": lambda: gm.GroundMetricLearner(max_epochs=2, random_state=0).fit(D, y),
         "distances": lambda: gm.pairwise_distances(D, metric=metric),

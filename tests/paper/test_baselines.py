@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from paper.baselines import BASELINES, as_in_scripts, by_name, pivoted_cholesky, scripts_map
 
 import groundmetric as gm
+from paper.baselines import BASELINES, as_in_scripts, by_name, pivoted_cholesky, scripts_map
 
 from ..baselines.examples import cohort
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from paper.__main__ import DATA_VARIABLE, data_folder, main, summary
 
 from paper import SECTIONS
+from paper.__main__ import DATA_VARIABLE, data_folder, main, summary
 
 
 def test_the_help_names_the_sections_that_there_are(capsys):
