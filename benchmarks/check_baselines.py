@@ -1,6 +1,6 @@
 """Do the baselines agree with metric-learn 0.7.0? Both run on the same points; agreement and times are printed.
 
-    .venv/bin/python benchmarks/check_baselines.py
+    PYTHONPATH=. .venv/bin/python benchmarks/check_baselines.py
 
 The first run makes an environment for metric-learn (300 MB, under a minute). Ends with an error where something that
 should agree does not: the matrix M = WᵀW of LFDA (with metric-learn's departures from the publication followed) and of

@@ -18,12 +18,12 @@ CORE = {"numpy", "scipy", "sklearn", "joblib", "numba", "llvmlite", "tqdm"}
 CELLS = {"_anndata", "get", "pp", "tl", "report"}
 # Libraries of the extras and the layers that import them with the module itself.
 EAGER = {
-    "matplotlib": {"pl", "report"}, "torch": {"neural"}, "jinja2": {"report"}, "markupsafe": {"report"},
+    "matplotlib": {"pl", "report", "cli"}, "torch": {"neural"}, "jinja2": {"report"}, "markupsafe": {"report"},
     "anndata": CELLS, "scanpy": CELLS, "pandas": CELLS, "h5py": CELLS, "zarr": CELLS,
 }  # fmt: skip
 # Layers that import them inside the functions that need them. No other layer imports them at all.
 LAZY = {
-    "matplotlib": {"cli"}, "dask": {"distributed"}, "distributed": {"distributed"}, "ot": {"transport"},
+    "dask": {"distributed"}, "distributed": {"distributed"}, "ot": {"transport"},
     "anndata": {"pl", "datasets", "cli"}, "scanpy": {"pl", "datasets", "cli"}, "h5py": {"datasets", "cli"},
     "pandas": {"evaluation", "interpret", "pl", "datasets", "cli"}, "pooch": {"datasets"},
     "gprofiler": {"interpret"}, "requests": {"interpret", "datasets"},

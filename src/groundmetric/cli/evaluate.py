@@ -14,7 +14,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-
 from paper.figures import draw_scores, save
 
 from .. import baselines, pl
