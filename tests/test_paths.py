@@ -1,12 +1,13 @@
 """How many files a verb runs through: `python tests/test_paths.py` prints the path that CONTRIBUTING.md shows.
 
-A file counts when a function of it runs during the call; compiled kernels run outside of Python and do not.
+A file counts when a Python function of it runs during the call; what is compiled is not followed.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -72,4 +73,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         for verb, call in verbs(Path(folder)).items():
             found = files_of(call)
-            print(f"{verb}: {len(found)} files\n  " + " → ".join(found))
+            path = textwrap.fill(" → ".join(found), 116, initial_indent="  ", subsequent_indent="  ")
+            print(f"{verb}: {len(found)} files\n{path}")
