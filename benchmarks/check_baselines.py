@@ -1,6 +1,6 @@
 """Do the baselines agree with metric-learn 0.7.0? Both run on the same points; agreement and times are printed.
 
-    .venv/bin/python benchmarks/check_baselines.py
+    PYTHONPATH=. .venv/bin/python benchmarks/check_baselines.py
 
 The first run makes an environment for metric-learn (300 MB, under a minute). Ends with an error where something that
 should agree does not: the matrix M = WᵀW of LFDA (with metric-learn's departures from the publication followed) and of
@@ -18,7 +18,6 @@ from time import perf_counter
 
 import numpy as np
 import rival_env
-from paper.lmnn import LMNN
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -29,6 +28,7 @@ from groundmetric.baselines import NCA
 from groundmetric.baselines import _base as scatter
 from groundmetric.baselines._base import starting_map
 from paper import itml, lfda, lmnn
+from paper.lmnn import LMNN
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / ".venv-metric-learn"

@@ -1,7 +1,8 @@
-"""The paper's tables and figures by one call, and the same comparison for anyone's data."""
+"""The paper's tables and figures: `make paper`, or `python -m paper`, writes docs/results.md and docs/results/.
 
-from groundmetric.estimators.preprocessing import SelectedFeatures
+Not in the wheel: it runs from the root of a checkout.
+"""
 
 from .run import SECTIONS, reproduce
 
-__all__ = ["SECTIONS", "SelectedFeatures", "reproduce"]
+__all__ = ["SECTIONS", "reproduce"]

@@ -16,7 +16,6 @@ from groundmetric.metrics.base import GroundMetric
 from . import baselines
 from . import published as paper
 from .figures import draw_classification
-from .paper_map import paper_map
 from .protocol import (
     DEFAULTS,
     FIT_POINTS,
@@ -109,12 +108,12 @@ def run_fitted_once(plan: Plan) -> dict[str, Any]:
 def _scores(data: str, name: str, n_splits: int, seed: int, quick: bool) -> dict[str, dict[str, float]]:
     """For the method as published, and with the linear map of the paper's scripts."""
     D, y = synthetic(data, seed + 1, quick)
-    method = baselines.by_name(name.lower(), max_points=MOST_POINTS_ONCE, random_state=seed)
-    published = method.fit(D, y).components_
+    options = {"max_points": MOST_POINTS_ONCE, "random_state": seed}
+    published = baselines.by_name(name.lower(), **options).fit(D, y).components_
     if name == "LFDA":  # its form in the scripts has other arithmetic as well
-        scripts = method.set_params(as_in_paper=True).fit(D, y).components_
+        scripts = baselines.as_in_scripts("lfda", **options).fit(D, y).components_
     else:
-        scripts = paper_map(published)
+        scripts = baselines.scripts_map(published)
     forms = {name: published, name + SCRIPTS: scripts}
     return {form: _accuracy(components, data, n_splits, seed, quick) for form, components in forms.items()}
 
@@ -124,7 +123,7 @@ def _accuracy(components: np.ndarray, data: str, n_splits: int, seed: int, quick
     distances, classes = pairwise_distances(D, metric=GroundMetric(components)), np.unique(y)
     scores = []
     for train, test in halves(y, n_splits, seed):
-        shares = vote(distances[np.ix_(test, train)], y[train], classes, k=K, weights="uniform")
+        shares = vote(distances[np.ix_(test, train)], y[train], classes, n_neighbors=K, weights="uniform")
         scores.append(float(np.mean(classes[shares.argmax(axis=1)] == y[test])))
     return {"mean": float(np.mean(scores)), "sd": float(np.std(scores, ddof=1))}
 

@@ -12,10 +12,8 @@ from groundmetric._internal.validation import check_number
 from groundmetric.baselines._base import PointLearner
 from groundmetric.metrics.cost import euclidean
 
-from .paper_map import PaperMap
 
-
-class ITML(PaperMap, PointLearner):
+class ITML(PointLearner):
     """Information theoretic metric learning (Davis et al. 2007) on points with their distribution's label.
 
     Pairs of points are drawn. Those of one class should have a squared distance of at most u, those of two classes at
@@ -40,8 +38,6 @@ class ITML(PaperMap, PointLearner):
         More features are reduced to as many principal components first.
     standardise : bool
         Divide every feature by its standard deviation first. The paper used the features as they are.
-    as_in_paper : bool
-        Apply the paper's map in place of W: see `paper.paper_map.paper_map`.
     random_state : int, RandomState or None
 
     Attributes
@@ -66,7 +62,6 @@ class ITML(PaperMap, PointLearner):
         max_points: int | None = 10_000,
         max_features: int = 300,
         standardise: bool = False,
-        as_in_paper: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_constraints = n_constraints
@@ -77,7 +72,6 @@ class ITML(PaperMap, PointLearner):
         self.max_points = max_points
         self.max_features = max_features
         self.standardise = standardise
-        self.as_in_paper = as_in_paper
         self.random_state = random_state
 
     def _check_settings(self, n_features: int) -> None:

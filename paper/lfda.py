@@ -12,13 +12,11 @@ from sklearn.metrics.pairwise import euclidean_distances
 from groundmetric._internal.validation import check_number
 from groundmetric.baselines._base import PointLearner, check_components, directions
 
-from .paper_map import PaperMap
-
 # Entries of a block of distances: rows are handled so many at a time that memory stays small.
 _BLOCK_ENTRIES = 4_000_000
 
 
-class LFDA(PaperMap, PointLearner):
+class LFDA(PointLearner):
     """Local Fisher discriminant analysis (Sugiyama 2007) on points with their distribution's label.
 
     A linear discriminant in which only near points of one class are held together, so that a class may have several
@@ -39,9 +37,8 @@ class LFDA(PaperMap, PointLearner):
         More features are reduced to as many principal components first.
     standardise : bool
         Divide every feature by its standard deviation first. The paper used the features as they are.
-    as_in_paper : bool
-        Do as the paper's experiments did: metric-learn's arithmetic (see Notes), and the paper's map in place of W (see
-        `paper.paper_map.paper_map`).
+    as_metric_learn : bool
+        Follow metric-learn's arithmetic, as the paper's experiments did: see Notes.
     random_state : int, RandomState or None
 
     Attributes
@@ -50,8 +47,8 @@ class LFDA(PaperMap, PointLearner):
 
     Notes
     -----
-    metric-learn 0.7 departs from the published method in three ways, which `as_in_paper` follows: the local scale of
-    point i is not its own distance to its k-th neighbour but the i-th of the distances of point k (in whatever order
+    metric-learn 0.7 departs from the published method in three ways, which `as_metric_learn` follows: the local scale
+    of point i is not its own distance to its k-th neighbour but the i-th of the distances of point k (in whatever order
     numpy's partition leaves them); the scatter within classes is added to that between them where it should be
     subtracted, which leaves the directions as they are but adds 2 to every eigenvalue; and k is at most n_features - 1.
 
@@ -67,7 +64,7 @@ class LFDA(PaperMap, PointLearner):
         max_points: int | None = 10_000,
         max_features: int = 300,
         standardise: bool = False,
-        as_in_paper: bool = False,
+        as_metric_learn: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -76,7 +73,7 @@ class LFDA(PaperMap, PointLearner):
         self.max_points = max_points
         self.max_features = max_features
         self.standardise = standardise
-        self.as_in_paper = as_in_paper
+        self.as_metric_learn = as_metric_learn
         self.random_state = random_state
 
     def _check_settings(self, n_features: int) -> None:
@@ -88,7 +85,7 @@ class LFDA(PaperMap, PointLearner):
     def _learn(
         self, points: np.ndarray, codes: np.ndarray, weights: np.ndarray, random: np.random.RandomState
     ) -> np.ndarray:
-        between, within = local_scatter(points, codes, self.k, as_metric_learn=self.as_in_paper)
+        between, within = local_scatter(points, codes, self.k, as_metric_learn=self.as_metric_learn)
         values, vectors = directions(between, within)
         values, vectors = values[: self.n_components], vectors[:, : self.n_components]
         return embed(values, vectors, self.embedding)

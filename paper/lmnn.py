@@ -12,13 +12,11 @@ from sklearn.neighbors import NearestNeighbors
 from groundmetric._internal.validation import check_number
 from groundmetric.baselines._base import PointLearner, check_components, starting_map
 
-from .paper_map import PaperMap
-
 # Points whose distances to all others are held at a time.
 _BLOCK = 512
 
 
-class LMNN(PaperMap, PointLearner):
+class LMNN(PointLearner):
     """Large margin nearest neighbours (Weinberger & Saul 2009) on points with their distribution's label.
 
     Pulls every point's nearest neighbours of its own class (its targets, fixed at the start) near, and pushes points of
@@ -46,8 +44,6 @@ class LMNN(PaperMap, PointLearner):
         More features are reduced to as many principal components first.
     standardise : bool
         Divide every feature by its standard deviation first. The paper used the features as they are.
-    as_in_paper : bool
-        Apply the paper's map in place of W: see `paper.paper_map.paper_map`.
     random_state : int, RandomState or None
 
     Attributes
@@ -74,7 +70,6 @@ class LMNN(PaperMap, PointLearner):
         max_points: int | None = 1500,
         max_features: int = 300,
         standardise: bool = False,
-        as_in_paper: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -87,7 +82,6 @@ class LMNN(PaperMap, PointLearner):
         self.max_points = max_points
         self.max_features = max_features
         self.standardise = standardise
-        self.as_in_paper = as_in_paper
         self.random_state = random_state
 
     def _check_settings(self, n_features: int) -> None:

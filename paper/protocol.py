@@ -100,7 +100,7 @@ def methods_of_the_paper(plan: Plan) -> dict[str, Any]:
     for name in LEARNED:
         options = {"random_state": plan.seed} | ({"max_points": FIT_POINTS} if name in QUADRATIC else {})
         methods[name] = baselines.by_name(name.lower(), **options)
-        methods[name + SCRIPTS] = baselines.by_name(name.lower(), as_in_paper=True, **options)
+        methods[name + SCRIPTS] = baselines.as_in_scripts(name.lower(), **options)
     return methods
 
 

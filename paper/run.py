@@ -1,8 +1,7 @@
-"""`python -m paper`: sections in turn, each kept when it is done; the page is written anew after each."""
+"""The paper's experiments, section by section, and the page of results, which is written anew after each."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -13,19 +12,21 @@ from typing import Any
 from groundmetric import __version__
 from groundmetric._internal.cache import Cache
 from groundmetric._internal.files import write_whole
-from groundmetric._internal.tables import without_nan
-from groundmetric.cli.options import add_command, add_jobs, add_seed, log, print_findings
+from groundmetric._internal.tables import prose, without_nan
 
-from . import ablations as surface
-from . import ablations as timing
-from . import classification, clustering, figures, real
-from .page import MARK, write_page
+from . import ablations, classification, clustering, figures, real
 from .protocol import Plan
 
 # In the order in which they run: what is quick and most asked for first.
 SECTIONS = ("classification", "clustering", "timing", "figures", "surface", "real")
+# How each becomes paragraphs, in the order of the page.
+_PARAGRAPHS: dict[str, Callable[[Any, Path], list[str]]] = {
+    "classification": classification.classification, "clustering": clustering.clustering,
+    "surface": ablations.surface, "timing": ablations.timing, "figures": figures.figures, "real": real.real,
+}  # fmt: skip
+MARK = "<!-- written by `make paper`: edits are lost when it runs again -->"
 # Beside the page: finished work, hidden from git by a file of its own.
-WORK = ".reproduce"
+WORK = ".paper"
 
 
 def reproduce(
@@ -46,18 +47,27 @@ def reproduce(
 
     Parameters
     ----------
-    sections : some of "classification", "clustering", "timing", "figures", "surface", "real"; none: all
-    output : folder
-    n_jobs : processes; the timing is always done one by one
-    quick : a rehearsal of everything in a minute or two, with numbers that mean nothing
-    data : folder of the real data sets; without, the section "real" says that they are absent
-    seed : of data, splits and learners
-    verbose : 1 shows progress bars where there is a terminal
-    log : is told in a line what comes next
+    sections : sequence of str
+        Some of "classification", "clustering", "timing", "figures", "surface", "real"; none: all.
+    output : path
+        Folder of results.md.
+    n_jobs : int or None
+        Processes; the timing is always done one by one.
+    quick : bool
+        A rehearsal of everything in a minute or two, with numbers that mean nothing.
+    data : path or None
+        Folder of the real data sets; without, the section "real" says that they are absent.
+    seed : int
+        Of data, splits and learners.
+    verbose : int
+        1 shows progress bars where there is a terminal.
+    log : callable
+        Called with a line on what comes next.
 
     Returns
     -------
-    dict of the findings by section, and the names of all files that were written
+    dict
+        "sections": findings by section; "files": names of all files that were written.
     """
     chosen = [section for section in SECTIONS if section in sections or not sections]
     unknown = sorted(set(sections) - set(SECTIONS))
@@ -85,13 +95,39 @@ def _run(section: str, plan: Plan, pictures: Path, keep: Callable[[dict[str, Any
         return figures.run(plan, pictures)
     if section == "real":
         return real.run(plan, keep)
-    steps = {"classification": classification, "clustering": clustering, "timing": timing, "surface": surface}
-    return steps[section].run(plan)
+    steps = {
+        "classification": classification.run, "clustering": clustering.run,
+        "timing": ablations.run_timing, "surface": ablations.run_surface,
+    }  # fmt: skip
+    return steps[section](plan)
 
 
 def _finished(cache: Cache) -> dict[str, Any]:
     """The findings of all sections that were ever finished here, perhaps by another process in the meantime."""
     return {name: kept for name in SECTIONS if (kept := cache.get_json(f"section {name}")) is not None}
+
+
+def write_page(findings: dict[str, Any], output: Path, *, quick: bool, version: str) -> list[str]:
+    """Write results.md, and tables and figures into results/; the names of all files, relative to the output."""
+    folder = output / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [MARK, "# Results", _intro(quick, version)]
+    for section, paragraphs in _PARAGRAPHS.items():
+        if section in findings:
+            parts += paragraphs(findings[section], folder)
+    write_whole(output / "results.md", ["\n\n".join(parts).encode() + b"\n"])
+    return ["results.md", *sorted(f"results/{path.name}" for path in folder.iterdir() if not path.name.startswith("."))]
+
+
+def _intro(quick: bool, version: str) -> str:
+    warning = "**A quick run: few points, splits, settings and epochs. Its numbers say nothing but that it runs.**"
+    return prose(
+        """The experiments of the paper (Kühn & Schaub, *Global Ground Metric Learning with Applications to scRNA data*,
+        AISTATS 2025) on its synthetic data, and some on real data, run and written by `make paper` (version
+        {version}). Figures that the paper prints stand beside ours; all tables are in `results/` as CSV. {warning}""",
+        version=version,
+        warning=warning if quick else "",
+    ).rstrip()
 
 
 def check_output(folder: Path) -> None:
@@ -112,55 +148,3 @@ def _cache(folder: Path, quick: bool, seed: int) -> Cache:
     work.mkdir(parents=True, exist_ok=True)
     write_whole(work / ".gitignore", [b"*\n"])
     return Cache(work / f"{'quick' if quick else 'full'}-{seed}.cache")
-
-
-_SECTIONS_HELP = ("classification", "clustering", "timing", "figures", "surface", "real")
-# Where the real data sets lie in a checkout of the project.
-DATA = Path("../shared/data")
-
-
-def add(commands: Any) -> None:
-    command = add_command(
-        commands, run, "reproduce", "run the paper's experiments; an interrupted run goes on where it stopped"
-    )
-    command.add_argument("sections", metavar="SECTION", nargs="*", help=f"some of {', '.join(_SECTIONS_HELP)} (all)")
-    command.add_argument("-o", "--output", metavar="DIR", default="reproduced",
-                         help="folder for results.md and results/ (%(default)s)")  # fmt: skip
-    command.add_argument(
-        "--quick", action="store_true", help="a rehearsal in a minute or two; its numbers mean nothing"
-    )
-    command.add_argument("--data", metavar="DIR", help=f"folder of the real data sets ({DATA}, if there)")
-    add_seed(command, "of data, splits and learners")
-    add_jobs(command)
-
-
-def run(options: argparse.Namespace) -> None:
-    from . import reproduce  # heavy, and not needed for --help
-
-    if options.data is not None and not Path(options.data).is_dir():
-        raise ValueError(f"--data {options.data!r} is no folder")
-    data = options.data or (DATA if DATA.is_dir() else None)
-    found = reproduce(
-        options.sections, options.output, n_jobs=options.jobs, quick=options.quick, data=data, seed=options.seed,
-        verbose=1, log=log,
-    )  # fmt: skip
-    print_findings(found, summary(found), as_json=options.json)
-    log(f"wrote {', '.join(found['files'])} to {options.output}")
-
-
-def summary(found: dict[str, Any]) -> str:
-    """A line per section, with the figure that is asked for first."""
-    lines = []
-    for name, content in found["sections"].items():
-        text = "done"
-        if name == "classification":
-            text = ", ".join(
-                f"{data} {study['rows']['GGML']['distributions']['mean']:.2f}" for data, study in content.items()
-            )
-            text = f"accuracy of GGML: {text}"
-        elif name == "real":
-            text = f"{len(content['sets'])} data sets" + (
-                f", {len(content['absent'])} absent" if content["absent"] else ""
-            )
-        lines.append(f"{name:<16}{text}")
-    return "\n".join(lines)

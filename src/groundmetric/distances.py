@@ -20,6 +20,7 @@ from .metrics.base import GroundMetric
 from .metrics.cost import BadDistances, Cost, checked_distances
 from .transport import Auto, BoundedDistances, Exact, Status
 from .transport import pairs as pairs_module
+from .transport.cache import CohortDistances, DistanceCache
 from .transport.cohort import (
     ExactPairs,
     PairResults,
@@ -30,7 +31,6 @@ from .transport.cohort import (
     name_the_bad,
     projected,
 )
-from .transport.cache import CohortDistances, DistanceCache
 from .transport.neighbors import Finder, nearest
 from .transport.problem import Masses, points_in_range
 from .transport.solve import resolve_solver

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
-from groundmetric._internal.cache import CacheWarning
+from groundmetric._internal.cache import Cache, CacheWarning
 from groundmetric.evaluation import compare, shuffled
-from groundmetric._internal.cache import Cache
 from groundmetric.evaluation._cache import ResultCache, fingerprint, key_of, run_cached
 from groundmetric.evaluation._run import Cohort, Protocol, Result
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from paper.itml import ITML, draw_pairs, factor, percentile_bounds, project_in_turn
 
 import groundmetric as gm
+from paper.itml import ITML, draw_pairs, factor, percentile_bounds, project_in_turn
 
 from ..baselines.examples import labelled_points
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from paper.lfda import LFDA, embed, local_scatter
 
 import groundmetric as gm
 from groundmetric.baselines import LinearDiscriminant
 from groundmetric.baselines._base import directions
 from paper import lfda
+from paper.lfda import LFDA, embed, local_scatter
 
 from ..baselines.examples import labelled_points
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from paper.lmnn import LMNN, descend, margin_problem
 
 import groundmetric as gm
 from paper import lmnn
+from paper.lmnn import LMNN, descend, margin_problem
 
 from ..baselines.examples import labelled_points
 

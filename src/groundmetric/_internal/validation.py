@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from .alignment import Roll, aligned
 
 if TYPE_CHECKING:
     from ..distributions import Distributions
-
 
 
 # Unicode's control and format characters (bidirectional overrides, zero-width spaces), line separators, surrogates.

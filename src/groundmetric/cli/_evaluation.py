@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from .. import baselines, pl
 from .._anndata.cohort import Labelled
 from .._internal.files import replacing, write_whole
+from .._internal.tables import without_nan
 from ..estimators import GroundMetricLearner, GroundMetricLearnerCV
 from ..estimators.preprocessing import SelectedFeatures
 from ..evaluation import Comparison, PermutationTest, compare, folds, leave_one_group_out, permutation_test, shuffled
-from .._internal.tables import without_nan
 from ..evaluation._run import Cohort, fit
 from ..pl.style import STYLE
 from ..supervision.splits import Split

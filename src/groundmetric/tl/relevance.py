@@ -21,8 +21,8 @@ from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..estimators._base import class_shares
-from ..learning.options import read_parameters
 from ..interpret.flows import partners
+from ..learning.options import read_parameters
 from ..metrics.cost import euclidean
 from ..supervision.splits import folds
 from ..transport import solve

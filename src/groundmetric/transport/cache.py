@@ -17,8 +17,8 @@ from scipy import sparse
 from .._internal.cache import Cache, digest
 from ..distributions import Distributions
 from ..metrics.base import EuclideanMetric, GroundMetric
-from .solvers.exact import Exact
 from .solvers.base import Solver
+from .solvers.exact import Exact
 
 _VALUE = struct.Struct("<d")
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
+from groundmetric.estimators.preprocessing import SelectedFeatures
 from groundmetric.evaluation import compare, folds
-from paper import SelectedFeatures
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ import json
 
 import numpy as np
 import pytest
-from paper.classification import classification
-from paper.page import MARK, write_page
-from paper.protocol import DEFAULTS, SCRIPTS, SEARCH, Plan, halves, methods_of_the_paper, synthetic
-from paper.real import real
 
 import groundmetric as gm
 from paper import reproduce
 from paper import run as running
+from paper.classification import classification
+from paper.protocol import DEFAULTS, SCRIPTS, SEARCH, Plan, halves, methods_of_the_paper, synthetic
+from paper.real import real
+from paper.run import MARK, write_page
 
 
 @pytest.fixture(scope="module")

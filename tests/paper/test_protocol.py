@@ -1,12 +1,12 @@
 """Principal components are found in the training part alone."""
 
 import numpy as np
-from paper.protocol import PrincipalComponents
-from paper.real import COMPONENTS, components_of_all_cells
 from scipy import sparse
 
 import groundmetric as gm
 from groundmetric._anndata.cohort import Labelled
+from paper.protocol import PrincipalComponents
+from paper.real import COMPONENTS, components_of_all_cells
 
 
 def cohort():

@@ -1,0 +1,91 @@
+"""Command line of the paper's experiments: `python -m paper [SECTION ...] [--quick] [--data DIR] [-o DIR]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# Folder of the real data sets: this variable, or beside a checkout of the project.
+DATA_VARIABLE, DATA_BESIDE = "GROUNDMETRIC_DATA", Path("../shared/data")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run sections; an exit code: 2 where an argument is wrong, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        found = _run(options)
+    except ValueError as error:
+        log(f"paper: {error}")
+        return 2
+    except KeyboardInterrupt:
+        log("paper: interrupted; the same command goes on where it stopped")
+        return 130
+    print(json.dumps(found) if options.json else summary(found["sections"]))
+    log(f"wrote {', '.join(found['files'])} to {options.output}")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
+    from .run import reproduce  # heavy, and not needed for --help
+
+    return reproduce(
+        options.sections, options.output, n_jobs=options.jobs, quick=options.quick, data=data_folder(options.data),
+        seed=options.seed, verbose=1, log=log,
+    )  # fmt: skip
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m paper",
+        description="Run the paper's experiments; an interrupted run goes on where it stopped.",
+    )
+    sections = "classification, clustering, timing, figures, surface, real"
+    parser.add_argument("sections", metavar="SECTION", nargs="*", help=f"some of {sections} (all)")
+    parser.add_argument("-o", "--output", metavar="DIR", default="reproduced",
+                        help="folder for results.md and results/ (%(default)s)")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="a rehearsal in a minute or two; its numbers mean nothing")
+    parser.add_argument("--data", metavar="DIR",
+                        help=f"folder of the real data sets (${DATA_VARIABLE}, or {DATA_BESIDE} if there)")  # fmt: skip
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of data, splits and learners (%(default)s)")
+    parser.add_argument("--jobs", metavar="N", type=int, default=None, help="processes; -1: one per core (1)")
+    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
+    return parser
+
+
+def data_folder(given: str | None) -> Path | None:
+    """The folder of the real data sets; None where none is named and none is beside the checkout."""
+    named = given or os.environ.get(DATA_VARIABLE)
+    if named is None:
+        return DATA_BESIDE if DATA_BESIDE.is_dir() else None
+    if not Path(named).is_dir():
+        raise ValueError(f"{'--data' if given else '$' + DATA_VARIABLE} {named!r} is no folder: give that of the data")
+    return Path(named)
+
+
+def summary(sections: dict[str, Any]) -> str:
+    """A line per section, with the figure that is asked for first."""
+    return "\n".join(f"{name:<16}{_headline(name, content)}" for name, content in sections.items())
+
+
+def _headline(section: str, content: dict[str, Any]) -> str:
+    if section == "classification":
+        scores = {data: study["rows"]["GGML"]["distributions"]["mean"] for data, study in content.items()}
+        return f"accuracy of GGML: {', '.join(f'{data} {score:.2f}' for data, score in scores.items())}"
+    if section == "real":
+        absent = len(content["absent"])
+        return f"{len(content['sets'])} data sets" + (f", {absent} absent" if absent else "")
+    return "done"
+
+
+def log(line: str) -> None:
+    """Progress goes to stderr: stdout is for findings."""
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""How many files a verb runs through: `python tests/test_paths.py` prints the path that CONTRIBUTING.md shows.
+
+A file counts when a Python function of it runs during the call; what is compiled is not followed.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import groundmetric as gm
+
+SOURCE = Path(gm.__file__).parent
+# As measured; the aim is 18, 9 and 25. Lower them whenever a path becomes shorter, never the other way.
+LIMITS = {"fit": 25, "distances": 15, "learn from a file": 31}
+
+
+def files_of(call: Callable[[], Any]) -> list[str]:
+    """Files of the package whose functions run during a call, in the order of their first run.
+
+    The call is made twice: what only runs on first use (imports, compilation) is no part of the path.
+    """
+    call()
+    found: dict[str, None] = {}
+    prefix = f"{SOURCE}/"
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(prefix) and code.co_name != "<module>":
+            found.setdefault(code.co_filename.removeprefix(prefix))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return list(found)
+
+
+def verbs(folder: Path) -> dict[str, Callable[[], Any]]:
+    """The three calls that are followed."""
+    D, y = gm.datasets.make_modes(9, 1.0, points_per_mode=5, random_state=0)
+    metric = gm.GroundMetric.euclidean(10)
+    path = folder / "cells.h5ad"
+    gm.datasets.make_cohort(4, 20, 150, random_state=0).write_h5ad(path)
+    # Looked up here: that `gm` finds a name by `__getattr__` is no part of the path.
+    learner, distances, learn = gm.GroundMetricLearner, gm.pairwise_distances, gm.tl.learn
+    return {
+        "fit": lambda: learner(max_epochs=2, random_state=0).fit(D, y),
+        "distances": lambda: distances(D, metric=metric),
+        "learn from a file": lambda: learn(path, "sample", "condition", max_epochs=2, random_state=0),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("verb", LIMITS)
+def test_a_verb_runs_through_few_files(verb, tmp_path):
+    found = files_of(verbs(tmp_path)[verb])
+    assert found, "no file of the package ran: the profile is not set"
+    assert len(found) <= LIMITS[verb], f"{len(found)} files:\n" + "\n".join(found)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        for verb, call in verbs(Path(folder)).items():
+            found = files_of(call)
+            path = textwrap.fill(" → ".join(found), 116, initial_indent="  ", subsequent_indent="  ")
+            print(f"{verb}: {len(found)} files\n{path}")
