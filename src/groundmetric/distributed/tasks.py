@@ -30,7 +30,7 @@ _AHEAD = 3
 # How often Dask, or joblib, tries a task again.
 _RETRIES = 2
 # Seconds for the answer of a finished task to arrive; it is computed here after that.
-_FETCH = 60.0
+_FETCH = 15.0
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
