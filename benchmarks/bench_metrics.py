@@ -25,8 +25,8 @@ LINEAR: dict[str, dict[str, Any]] = {
     "linear, squared": {"cost": "squared"},
     "linear, l1": {"penalty": "l1"},
     "linear, group": {"penalty": "group"},
-    "diagonal": {"metric": "diagonal"},
-    "diagonal, l1": {"metric": "diagonal", "penalty": "l1"},
+    "diagonal": {"form": "diagonal"},
+    "diagonal, l1": {"form": "diagonal", "penalty": "l1"},
 }
 BENT: dict[str, dict[str, Any]] = {
     "splines": {"form": gm.learning.Mapped(SplineTransformer(5))},
@@ -37,7 +37,7 @@ BENT: dict[str, dict[str, Any]] = {
 def run(n_splits: int = 3) -> list[dict]:
     """A row for each data set and variant; the data in `shared` only where they are."""
     rows = _rows("Synth 200D", list(_synthetic(n_splits)), LINEAR)
-    rows += _rows("rings", list(_rings(n_splits)), {"linear": {}, "diagonal": {"metric": "diagonal"}, **BENT})
+    rows += _rows("rings", list(_rings(n_splits)), {"linear": {}, "diagonal": {"form": "diagonal"}, **BENT})
     if MELANOMA.exists() and importlib.util.find_spec("anndata"):
         rows += _rows("sadefeldman", list(_melanoma()), {**LINEAR, "splines": BENT["splines"]})
     return rows

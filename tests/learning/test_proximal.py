@@ -61,7 +61,7 @@ def informative_among_noise(n_noise=20):
 
 @pytest.mark.parametrize(
     "options",
-    [{"penalty": "l1"}, {"penalty": "group"}, {"penalty": "l1", "metric": "diagonal"}],
+    [{"penalty": "l1"}, {"penalty": "group"}, {"penalty": "l1", "form": "diagonal"}],
     ids=["l1", "group", "diagonal"],
 )
 def test_noise_features_get_exactly_no_weight(options):
