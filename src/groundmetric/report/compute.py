@@ -177,7 +177,7 @@ def evaluate(
         cohort = read_once()
         return permutation_test(
             _methods(run, cohort)[LEARNED], cohort.D, cohort.y, cv=_folds(cohort), groups=cohort.groups,
-            n_permutations=permutations, score=SCORE, class_weight=CLASS_WEIGHT, k=_voters(_splits(cohort)),
+            n_permutations=permutations, score=SCORE, class_weight=CLASS_WEIGHT, n_neighbors=_voters(_splits(cohort)),
             n_jobs=n_jobs, random_state=0, verbose=verbose,
         ).to_dict()  # fmt: skip
 
