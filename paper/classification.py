@@ -126,7 +126,7 @@ def _accuracy(components: np.ndarray, data: str, n_splits: int, seed: int, quick
     distances, classes = pairwise_distances(D, metric=GroundMetric(components)), np.unique(y)
     scores = []
     for train, test in halves(y, n_splits, seed):
-        shares = vote(distances[np.ix_(test, train)], y[train], classes, k=K, weights="uniform")
+        shares = vote(distances[np.ix_(test, train)], y[train], classes, n_neighbors=K, weights="uniform")
         scores.append(float(np.mean(classes[shares.argmax(axis=1)] == y[test])))
     return {"mean": float(np.mean(scores)), "sd": float(np.std(scores, ddof=1))}
 
