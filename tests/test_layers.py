@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
-    "_internal", "distributions", "metrics", "distributed", "transport", "distances", "supervision", "learning",
+    "_internal", "distributions", "metrics", "transport", "distributed", "distances", "supervision", "learning",
     "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "get", "pp", "tl", "pl", "datasets",
     "report", "cli",
 ]  # fmt: skip
