@@ -87,11 +87,13 @@ def compare(
     only : dict of str to value or None, default=None
         Annotation to value: the points that are clustered, e.g. ``{"mode": "centre"}``.
     n_jobs : int or None, default=None
-        Methods and splits that run at the same time, each in a process of its own; None means one, -1 one per core.
+        Fits (a method on a split) that run at the same time, in worker processes; None means one, -1 one per core. One
+        at a time without limits runs in this process.
     time_limit : float or None, default=None
-        Seconds that a method may take on a split; beyond: "OOT".
+        Seconds that a method may take on a split; beyond, its status is "OOT" and it is not run on further splits.
     memory_limit : float or None, default=None
-        Megabytes that a method may allocate on a split; beyond: "OOM". Linux only.
+        Megabytes that a method may allocate on a split; beyond, its status is "OOM" and it is not run on further
+        splits. Linux only.
     resume : path-like or None, default=None
         File of finished results; what is there already, for the same data, splits and parameters, is not run again.
     verbose : int, default=0

@@ -27,24 +27,33 @@ _TIE = 1e-9
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """Score of a method, and its scores with labels exchanged.
+    """Permutation test: the score of a method, its scores with labels permuted, and the p-value.
 
-    Attributes
+    Parameters
     ----------
     statistic : float
         The score with the data's own labels.
     null : array of shape (n_permutations,)
-        Scores with labels exchanged; NaN where the method failed, which counts as a hit.
+        Scores with labels permuted; NaN where the method failed or the score is not defined, which counts as a hit.
     p : float
         (1 + hits) / (1 + permutations); a hit is a null score as high as the statistic or higher.
     score : str
         Name of the score.
     exchanged : str
-        What labels were permuted among.
+        Units among which labels were permuted, in words, e.g. "groups within strata".
     arrangements : int
-        Number of different arrangements of the labels; p cannot get below one over it.
+        Number of different arrangements of the labels; the expected p-value is never below one over it.
     seconds : float
         Mean time of one arrangement, fits and predictions on all splits.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=3, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> method = gm.baselines.Euclidean()
+    >>> test = gm.evaluation.permutation_test(method, D, y, cv=3, n_permutations=9, random_state=0)
+    >>> test.null.shape, test.exchanged, test.arrangements
+    ((9,), 'distributions', 1680)
     """
 
     statistic: float
@@ -72,7 +81,7 @@ class PermutationTest:
         Returns
         -------
         dict
-            All attributes by name; None in place of NaN.
+            All parameters by name, and `failed`; scores that are NaN are None.
         """
         null = [None if np.isnan(value) else float(value) for value in self.null]
         fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed")

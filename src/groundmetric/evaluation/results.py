@@ -39,30 +39,30 @@ _NAMES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "adjusted_rand": "adjust
 
 @dataclass(repr=False)
 class Comparison:
-    """Methods on the same splits.
+    """Comparison of methods on the same splits: scores, differences and predictions, as `compare` returns them.
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions with a bootstrap
     interval over distributions, or over outer groups where there are some; otherwise means over splits with the
     corrected resampled t interval. See `groundmetric.evaluation.statistics`.
 
-    Attributes
+    Parameters
     ----------
     names : list
         Names of the distributions.
     labels : list
-        Their labels.
+        Labels of the distributions.
     classes : list
         Labels in the order of the columns of probabilities.
     splits : list of (train, test)
-        Indices of the distributions on both sides of each split.
+        Indices of the training and of the test distributions of each split.
     results : dict of str to list of Result
-        Method to its results, one per split; `Result.status` says what failed.
+        Name of a method to its results, one per split; `Result.status` says whether it failed, and how.
     protocol : Protocol
-        How methods were judged: the parameters of `compare`.
-    groups : list or None
+        How methods were scored: the parameters of `compare`.
+    groups : list or None, default=None
         Outer groups of the distributions.
-    notes : list of str
-        What should be known when reading the scores.
+    notes : list of str, default=[]
+        Cautions about the scores, e.g. that fewer neighbours voted than were asked for.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Comparison:
         Returns
         -------
         str
-            "ok", or what went wrong in how many of the splits.
+            "ok", or the failures, and in how many of the splits where not in all.
         """
         wrong = [result.status for result in self.results[method] if result.status != OK]
         if not wrong:
@@ -137,7 +137,7 @@ class Comparison:
         Returns
         -------
         dict of str to array of shape (n_splits,)
-            NaN where a method failed or the score is not defined.
+            Name of a method to its scores; NaN where it failed or the score is not defined.
         """
         self._check(score, level)
         return {method: split_scores(results, score, level) for method, results in self.results.items()}
@@ -157,6 +157,7 @@ class Comparison:
         Returns
         -------
         Estimate
+            The score; without an interval for clusters, unless `clustering` is "test" and splits are shuffled.
         """
         self._check(score, level, method)
         scores = split_scores(self.results[method], score, level)
@@ -173,7 +174,7 @@ class Comparison:
     def difference(
         self, one: str, other: str, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> Difference:
-        """How much better one method is than another, on the splits where both ran.
+        """Difference of two methods' scores, on the splits where both ran.
 
         Parameters
         ----------
@@ -187,7 +188,7 @@ class Comparison:
         Returns
         -------
         Difference
-            With its interval and p-value.
+            Score of `one` less that of `other`, with its interval and p-value.
         """
         self._check(score, level, one, other)
         first, second = (split_scores(self.results[method], score, level) for method in (one, other))
@@ -205,7 +206,7 @@ class Comparison:
     def against(
         self, reference: str | None = None, score: str = "balanced_accuracy", level: str = "distributions"
     ) -> dict[str, tuple[Difference, float]]:
-        """Differences of a reference to every other method.
+        """Differences between a reference and every other method.
 
         Parameters
         ----------
@@ -219,7 +220,7 @@ class Comparison:
         Returns
         -------
         dict of str to (Difference, float)
-            Other method to the lead of the reference, and its p-value adjusted by Holm.
+            Name of another method to the reference's score less its own, and the p-value adjusted by Holm.
         """
         reference = self.methods[0] if reference is None else reference
         others = [method for method in self.methods if method != reference]
@@ -264,7 +265,7 @@ class Comparison:
         Returns
         -------
         float
-            NaN where no split was finished.
+            Seconds, over splits where the method did not fail; NaN where it failed on all.
         """
         times = [sum(result.seconds.values()) for result in self.results[method] if result.status == OK]
         return float(np.mean(times)) if times else np.nan
@@ -275,7 +276,7 @@ class Comparison:
         Returns
         -------
         dict
-            `from_dict` reads it.
+            All parameters by name; `from_dict` reads it.
         """
         return {
             "names": [_plain(name) for name in self.names],
@@ -290,16 +291,17 @@ class Comparison:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Comparison:
-        """The comparison that `to_dict` has written.
+        """Comparison from plain data.
 
         Parameters
         ----------
         content : dict
-            From `to_dict`.
+            Plain data from `to_dict`.
 
         Returns
         -------
         Comparison
+            The same comparison.
         """
         content = dict(content)
         content["splits"] = [(np.array(train), np.array(test)) for train, test in content["splits"]]
@@ -333,7 +335,7 @@ class Comparison:
         Parameters
         ----------
         path : path-like
-            An older table of this kind is replaced, no other file is.
+            The file. An older table of this kind is replaced; any other file that exists is an error.
         """
         _write_csv(self, path)
 

@@ -20,7 +20,7 @@ CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information",
 
 
 def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> dict[str, float]:
-    """Scores of predictions that are given as a probability per class; the largest is the prediction.
+    """Scores of predictions that are given as a probability per class; the most probable class is the prediction.
 
     Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
     `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y` beside others.
@@ -129,7 +129,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def cluster_scores(
     distances: Any, y: Any, *, n_clusters: int | None = None, threshold: float | str | None = None
 ) -> dict[str, float]:
-    """Cluster by distances and compare with the labels.
+    """Cluster by distances (average linkage) and compare the clusters with the labels.
 
     Parameters
     ----------
@@ -146,7 +146,8 @@ def cluster_scores(
     -------
     dict of str to float
         "mutual_information" and "variation_of_information" (in nats), "adjusted_rand", "silhouette" (of the *labels*
-        on the distances: it needs no clustering), "n_clusters". NaN where there are fewer than two items or classes.
+        on the distances: it needs no clustering), "n_clusters". All are NaN where there are fewer than two items or
+        classes; the silhouette also where every item has a class of its own.
 
     Examples
     --------
@@ -181,16 +182,25 @@ def cluster_distributions(method: Any, D: Distributions, y: Any) -> dict[str, fl
     Parameters
     ----------
     method : fitted estimator
-        With ``distances(D)``.
+        Method with ``distances(D)``.
     D : Distributions
-        What is clustered.
+        The distributions that are clustered.
     y : array-like of shape (n_distributions,)
         Labels.
 
     Returns
     -------
     dict of str to float
-        As from `cluster_scores`.
+        Scores of the clusters, as from `cluster_scores`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [1.0], [8.0], [9.0]], ["ann", "bob", "cid", "dot"])
+    >>> y = ["well", "well", "ill", "ill"]
+    >>> method = gm.baselines.Euclidean().fit(D, y)
+    >>> gm.evaluation.cluster_distributions(method, D, y)["adjusted_rand"]
+    1.0
     """
     return cluster_scores(method.distances(D), check_labels(y, D.roll))
 
@@ -210,24 +220,33 @@ def cluster_points(
     Parameters
     ----------
     method : fitted estimator
-        With ``point_distances(x)``.
+        Method with ``point_distances(x)``.
     D : Distributions
-        Whose points are clustered.
+        The distributions whose points are clustered.
     y : array-like of shape (n_distributions,)
-        Labels.
+        Labels of the distributions.
     only : dict of str to value or None, default=None
         Annotation of the points to its value or a list of values, e.g. ``{"mode": "centre"}``: others are left out.
     n_clusters : int or None, default=None
-        Number of clusters; None: merged up to the median distance.
-    max_points : int
-        Of more, so many are drawn at random: memory and time grow with their square.
-    random_state : int, RandomState or None
+        Number of clusters; None: clusters are merged up to the median distance.
+    max_points : int, default=4000
+        Of more points, so many are drawn at random: memory and time grow with their square.
+    random_state : int, RandomState or None, default=0
         Seed of the draw.
 
     Returns
     -------
     dict of str to float
-        As from `cluster_scores`.
+        Scores of the clusters, as from `cluster_scores`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [1.0], [8.0], [9.0]], ["ann", "ann", "bob", "bob"])
+    >>> y = ["well", "ill"]
+    >>> method = gm.baselines.Euclidean().fit(D, y)
+    >>> gm.evaluation.cluster_points(method, D, y, n_clusters=2)["adjusted_rand"]
+    1.0
     """
     check_number("max_points", max_points, low=2, whole=True)
     labels = np.repeat(check_labels(y, D.roll), D.sizes)

@@ -22,15 +22,16 @@ _BLOCK = 1 << 23
 def vote(distances: Any, y: Any, classes: Any, *, n_neighbors: int = 5, weights: str = "distance") -> np.ndarray:
     """Probability of each class from distances to labelled items.
 
-    The nearest vote (all of them where there are fewer), by one over the distance or equally; where neighbours
-    coincide with the item, only they vote. Of equally distant ones, those that come first are taken.
+    The nearest `n_neighbors` vote (all of them where there are fewer), by one over the distance or equally. Votes by
+    distance: where neighbours coincide with the item, only they count. Of equally distant ones, those that come first
+    are taken.
 
     Parameters
     ----------
     distances : array-like of shape (n_items, n_labelled)
         Distance of each item to each labelled one.
     y : array-like of shape (n_labelled,)
-        Labels.
+        Labels of the labelled items.
     classes : array-like of shape (n_classes,)
         The label of each column of the result.
     n_neighbors : int, default=5

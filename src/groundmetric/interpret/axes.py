@@ -20,27 +20,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Axes:
-    """A metric in its principal axes, those first that carry most of the transport between classes.
+    """Axes of a metric, those first that carry most of the transport between classes.
 
-    Attributes
+    Parameters
     ----------
     metric : GroundMetric
-        The same distances by rotated components.
+        The metric with these axes as its components; its distances are those of the original.
     features : list of str
         Names of the features.
     loadings : array of shape (n_axes, n_features)
-        Components for standardised features, so that they can be compared.
+        Weights of the standardised features, which can be compared with each other.
     variance : array of shape (n_axes,)
-        Share of the variance of the projected points.
+        Share of each axis in the variance of the projected points.
     classes : array of shape (n_classes,)
         Labels.
     positions : array of shape (n_classes, n_axes)
-        Mean of each class along each axis, from the mean of all, in standard deviations.
+        Mean of each class along each axis less the mean of all distributions, in standard deviations of the points.
     values : list
         Kinds of points.
     between, within : array of shape (n_values, n_axes)
-        Mean cost of transport to distributions of other classes, and of the own, that falls to points of this kind
-        moving along this axis; both sum to mean distances.
+        Mean cost of transport to distributions of other classes, and of the own, by the kind of the points that move
+        and the axis along which they do; each sums to a mean distance.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
+    >>> axes = gm.interpret.canonical_axes(gm.GroundMetric([[1.0, 0.0], [0.0, 0.01]], D.features), D, y)
+    >>> axes.positions.shape, len(axes.leading(0, 1)), bool(axes.share[0] >= axes.share[1])
+    ((3, 2), 1, True)
     """
 
     metric: GroundMetric
@@ -72,11 +80,12 @@ class Axes:
         Parameters
         ----------
         axis : int
-            0 is the first.
+            Number of the axis, from 0.
 
         Returns
         -------
         array of shape (n_features,)
+            Shares of the features.
         """
         squared = self.loadings[axis] ** 2
         return squared / (squared.sum() or 1.0)
@@ -109,14 +118,14 @@ class Axes:
         Parameters
         ----------
         axis : int
-            0 is the first.
+            Number of the axis, from 0.
         n : int, default=10
             Number of features.
 
         Returns
         -------
         list of str
-            For example "+gene".
+            Sign of the loading and name of the feature, e.g. "+gene", the largest loading first.
         """
         top = np.argsort(-np.abs(self.loadings[axis]), kind="stable")[:n]
         return [f"{'+' if self.loadings[axis, f] >= 0 else '-'}{self.features[f]}" for f in top]
@@ -152,14 +161,14 @@ def canonical_axes(
     max_partners : int, default=10
         Each distribution is compared with at most so many of every class, drawn at random.
     random_state : int, RandomState or None, default=0
-        Seed of the draw.
+        Seed of the draw of partners.
     n_jobs : int or None, default=None
         Threads; None means one.
 
     Returns
     -------
     Axes
-        The rotated metric, and what each axis says about classes, kinds and features.
+        The rotated metric; loadings, variance, positions of the classes and transport costs of each axis.
 
     Examples
     --------

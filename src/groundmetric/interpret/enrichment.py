@@ -22,24 +22,33 @@ Sets = Mapping[str, Iterable[str]]
 
 @dataclass(frozen=True)
 class Enrichment:
-    """Enrichment of sets, those with the smallest p-value first.
+    """Enrichment of sets of features, those with the smallest p-value first.
 
-    Attributes
+    Parameters
     ----------
     sets : list of str
-        Names.
+        Names of the sets.
     size : array of shape (n_sets,)
-        Members of each among the features of the background.
+        Number of members of each set among the features of the background.
     overlap : list of list of str
-        Members of each among the features that were asked about.
+        Members of each set among the features that are tested for enrichment.
     effect : array of shape (n_sets,)
-        Fold of the overlap over what is expected.
+        Fold enrichment: size of the overlap over its expected size.
     p : array of shape (n_sets,)
-        p-values.
+        p-values of the sets.
     q : array of shape (n_sets,)
         p-values adjusted for the number of sets (Benjamini & Hochberg 1995).
     test : str
-        The test in words.
+        Description of the test.
+
+    Examples
+    --------
+    >>> from groundmetric.interpret import over_representation
+    >>> background = [f"g{k}" for k in range(20)]
+    >>> sets = {"first": background[:5], "last": background[-5:]}
+    >>> found = over_representation(["g0", "g1"], background, sets)
+    >>> found.sets, found.size.tolist(), found.overlap, found.effect.tolist()
+    (['first', 'last'], [5, 5], [['g0', 'g1'], []], [4.0, 0.0])
     """
 
     sets: list[str]
@@ -76,18 +85,20 @@ def over_representation(
     Parameters
     ----------
     features : iterable of str
-        Names, all of them in the background.
+        Names of the features, all of them in the background.
     background : iterable of str
-        Names of all features that could have been among them.
+        Names of all features that could have been among `features`, each once.
     sets : mapping of str to iterable of str
-        Names to members, as from `read_gmt`.
-    min_size, max_size : int or None, default=5 and 500
-        Smallest and largest set that is tested, counting members in the background.
+        Name of a set to its members, as from `read_gmt`.
+    min_size : int, default=5
+        Smallest set that is tested, by its members in the background.
+    max_size : int or None, default=500
+        Largest set that is tested, by its members in the background; None: any.
 
     Returns
     -------
     Enrichment
-        Fold, p- and q-value of every set.
+        Fold enrichment, p- and q-value of every set that is tested.
 
     Examples
     --------
@@ -126,14 +137,25 @@ def read_gmt(path: str | os.PathLike, *, prefix: str = "") -> dict[str, list[str
     Parameters
     ----------
     path : path-like
-        The file.
+        The file, compressed if its name ends in ".gz".
     prefix : str, default=""
-        Only sets whose name begins with it, e.g. "HALLMARK_".
+        Only sets whose name begins with it are read, e.g. "HALLMARK_".
 
     Returns
     -------
     dict of str to list of str
         Name of a set to its members.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from groundmetric.interpret import read_gmt
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sets.gmt"
+    ...     _ = path.write_text("first\\tthree genes\\tA\\tB\\tC\\nsecond\\ttwo genes\\tC\\tD\\n")
+    ...     read_gmt(path)
+    {'first': ['A', 'B', 'C'], 'second': ['C', 'D']}
     """
     path = Path(path)
     sets: dict[str, list[str]] = {}

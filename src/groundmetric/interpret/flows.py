@@ -25,18 +25,27 @@ Digest = TypeVar("Digest")
 class Flow:
     """Mass that is moved between kinds of points, as a mean over pairs of distributions.
 
-    Attributes
+    Parameters
     ----------
     source, target : str
-        Names of the distribution or class that mass leaves, and of the one that it goes to.
+        Names of the distribution or class that mass leaves, and of the one that it goes to; of several distributions,
+        their number, e.g. "3 distributions".
     values : list
         Kinds of points.
     mass : array of shape (n_values, n_values)
         Mass from each kind (rows) to each kind (columns); sums to 1.
     cost : array of shape (n_values, n_values)
-        Mass × distance (that of `metric.distances`); sums to the mean distance between the distributions.
+        Mass × distance (that of `metric.distances`); sums to the mean transport cost of the pairs.
     n_pairs : int
-        Pairs of distributions that the mean is over.
+        Number of pairs of distributions that the mean is over.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
+    >>> found = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
+    >>> found.source, found.target, found.kept, found.distance.tolist()
+    ('ann', 'bob', 1.0, [[0.5, nan], [nan, 1.0]])
     """
 
     source: str
@@ -48,7 +57,7 @@ class Flow:
 
     @property
     def value(self) -> float:
-        """Mean distance of the pairs."""
+        """Mean transport cost of the pairs: their distance under the metric, for squared costs its square."""
         return float(self.cost.sum())
 
     @property
@@ -99,14 +108,14 @@ def flow(
     D : Distributions
         The cohort.
     i, j : str, int or list of these
-        A distribution by its name or its index, or several of them; with `y`, the label of a class each (of one class,
-        its distributions among each other). Of several, the mean over all pairs.
+        A distribution by its name or its index, or several of them; with `y`, the label of a class each (the same label
+        twice: pairs within the class). Of several, the flow is the mean over all pairs.
     metric : GroundMetric or fitted learner
         The ground metric.
     annotation : str or array of shape (n_points,)
         Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
     y : array-like of shape (n_distributions,) or None, default=None
-        Labels.
+        Labels, where `i` and `j` are classes.
     max_pairs : int or None, default=100
         Of more pairs, so many are drawn at random; None: all.
     random_state : int, RandomState or None, default=0

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FeatureReading:
-    """How much each feature counts in a metric, and how its values differ between classes.
+    """Importance of each feature in a metric, and how its values differ between classes.
 
-    Attributes
+    Parameters
     ----------
     features : list of str
-        Names.
+        Names of the features.
     importance : array of shape (n_features,)
-        Share of each feature, as `GroundMetric.importance`.
+        Share of each feature in the metric, as `GroundMetric.importance`.
     classes : array of shape (n_classes,)
         Labels.
     means : array of shape (n_classes, n_features)
@@ -38,6 +38,14 @@ class FeatureReading:
         Kinds of points.
     differences : array of shape (n_values, n_features)
         The same difference (of the same two classes) among points of each kind only; NaN where a class has none.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0, 1.0], [1.0, 1.0], [5.0, 1.0], [6.0, 1.0]], ["a", "b", "c", "d"])
+    >>> reading = gm.interpret.read_features(gm.GroundMetric([[1.0, 0.1]]), D, ["well", "well", "ill", "ill"])
+    >>> reading.top(1), reading.highest.tolist()[0], reading.lowest.tolist()[0], reading.importance.round(2).tolist()
+    (['feature 0'], 'ill', 'well', [0.99, 0.01])
     """
 
     features: list[str]
@@ -62,11 +70,12 @@ class FeatureReading:
         Parameters
         ----------
         n : int, default=20
-            How many.
+            Number of features.
 
         Returns
         -------
         list of str
+            Names, the most important first.
         """
         return [self.features[f] for f in np.argsort(-self.importance, kind="stable")[:n]]
 
@@ -92,7 +101,7 @@ class FeatureReading:
 
 
 def read_features(metric: Any, D: Any, y: Any, *, annotation: Any = None) -> FeatureReading:
-    """Importance of every feature, with its direction.
+    """Importance of every feature, and in which class and kind of points its values are higher.
 
     The importance alone says that a feature counts, not which class has more of it: this comes from the class means.
     They are means of single features; the metric may use a feature only together with others (`feature_pairs`).
@@ -111,7 +120,7 @@ def read_features(metric: Any, D: Any, y: Any, *, annotation: Any = None) -> Fea
     Returns
     -------
     FeatureReading
-        Importance, direction and kind of every feature.
+        Importance, class means and their differences, of every feature.
 
     Examples
     --------
@@ -165,17 +174,25 @@ def class_means(D: Distributions, codes: np.ndarray, kinds: Annotation) -> np.nd
 
 @dataclass(frozen=True)
 class FeaturePairs:
-    """The strongest pairs, strongest first.
+    """Pairs of features with the largest weights in a metric, largest first.
 
-    Attributes
+    Parameters
     ----------
     first, second : list of str
-        Names of the features.
+        Names of the two features of each pair.
     weight : array of shape (n_pairs,)
-        Twice the off-diagonal entry of M for standardised features, in units of its trace, as the
-        importance is. Positive: differences in both add up. Negative: they cancel, and their contrast counts.
+        Twice the off-diagonal entry of M for standardised features, in units of its trace, as the importance is.
+        Positive: differences in both add up. Negative: they cancel, and their contrast counts.
     alignment : array of shape (n_pairs,)
-        From -1 to 1: how much the metric treats the two as one feature (±1) or apart (0)
+        Cosine, from -1 to 1, of the two features' columns of W: ±1 where the metric treats them as one feature, 0
+        where it treats them as unrelated.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> pairs = gm.interpret.feature_pairs(gm.GroundMetric([[3.0, -2.0, 0.0]], ["a", "b", "c"]), 1)
+    >>> pairs.first, pairs.second, pairs.weight.round(3).tolist(), pairs.alignment.round(3).tolist()
+    (['a'], ['b'], [-0.923], [-1.0])
     """
 
     first: list[str]
@@ -196,8 +213,9 @@ class FeaturePairs:
 
 
 def feature_pairs(metric: Any, n: int = 20) -> FeaturePairs:
-    """The n pairs of features with the largest off-diagonal entries of M, in units of the data's spread.
+    """Pairs of features with the largest off-diagonal entries of M, for standardised features.
 
+    Features are standardised by their training variances; a metric without them (made by hand) is taken as it is.
     M is never formed: an entry is at most the product of two columns' lengths (Cauchy-Schwarz), so only features that
     can have an entry among the largest are multiplied.
 

@@ -35,12 +35,12 @@ _SHARE = 0.9
 
 @dataclass(frozen=True)
 class Stability:
-    """What a learner finds on distributions drawn anew, and with labels exchanged.
+    """Stability of a learned metric: its importances and axes on bootstrap samples, and with labels exchanged.
 
-    Attributes
+    Parameters
     ----------
     features : list of str
-        Names.
+        Names of the features.
     importance : array of shape (n_features,)
         Importances of the learner as fitted.
     refits : array of shape (n_refits, n_features)
@@ -48,23 +48,33 @@ class Stability:
     angles : array of shape (n_refits, n_axes)
         Principal angles, in degrees, between the leading axes as fitted and those of each refit.
     observed : array of shape (n_features,)
-        Importances by the shorter training that is repeated with labels exchanged.
+        Importances with the data's own labels, by the same shorter training as those with labels exchanged.
     null : array of shape (n_permutations, n_features)
         Importances with labels exchanged.
     null_angles : array of shape (n_permutations, n_axes)
-        The same angles with labels exchanged: the agreement that means nothing.
+        The same angles with labels exchanged: the agreement of axes that comes about by chance.
     exchanged : str
-        What labels were exchanged among.
+        Units among which labels were exchanged, in words; "nothing" without permutations.
     partitions : int
-        Number of arrangements of labels that differ by more than the names of the classes.
+        Number of arrangements of labels that differ by more than the names of the classes (of more than six classes, an
+        upper bound); 1 without permutations.
     epochs : int or None
-        Epochs of each refit; None where the method has none.
+        Largest number of epochs of a refit; None where the method has no epochs.
     n_top : int
-        Features that count as selected in a refit.
+        Number of most important features that count as selected in a refit.
     confidence : float
         Confidence level of the intervals.
     seconds : float
-        Time of all fits together.
+        Elapsed time of the whole analysis.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> learner = gm.baselines.LinearDiscriminant(random_state=0)
+    >>> found = gm.interpret.stability(learner, D, y, n_refits=3, n_permutations=0, n_top=1)
+    >>> found.selected.tolist(), found.agreement, found.discoveries is None
+    ([1.0, 0.0], 1.0, True)
     """
 
     features: list[str]
@@ -109,7 +119,7 @@ class Stability:
 
     @property
     def smallest_p(self) -> float:
-        """No p- or q-value can be lower: one over the permutations plus one, or over the possible arrangements."""
+        """Lowest p- or q-value to expect: one over the permutations plus one, or over the possible arrangements."""
         return max(1.0 / (1 + len(self.null)), 1.0 / self.partitions)
 
     def table(self) -> DataFrame:
@@ -157,7 +167,8 @@ def stability(
     """Learn again from bootstrap samples of the distributions, and with labels exchanged.
 
     Refits give intervals, selection frequencies and the agreement of axes. Distributions are drawn with replacement
-    within their class, triplets anew. A distribution that is drawn twice is its own neighbour, which teaches little.
+    within their class (whole groups, where given; those that hold several classes, without regard to class), triplets
+    anew. A distribution that is drawn twice is its own neighbour, which teaches little.
 
     Permutations give the null, hence p- and q-values (`Discoveries`). The data's own labels go through exactly the same
     as exchanged ones: the same seed, start, epochs and points. So under the null hypothesis they are one arrangement
@@ -165,9 +176,10 @@ def stability(
     feature with a small q may owe it to another one that it goes along with. Settings of the learner that were chosen
     by looking at these labels favour them a little.
 
-    Every fit starts at a discriminant of its own sample and is shorter than the first. To start it at the W of the
-    first would save no more, and show too little: where that separates the classes already, nothing pulls at it on a
-    new sample either, and intervals come out up to three times too narrow.
+    A learner whose `init` is "discriminant" starts every refit at a discriminant of the refit's own sample, and trains
+    shorter than the first fit. To start at the W of the first would save no more time, and hide variation: where that
+    separates the classes already, its gradient on a new sample is small too, and intervals come out up to three times
+    too narrow.
 
     Parameters
     ----------
@@ -184,16 +196,17 @@ def stability(
     strata : array-like of shape (n_distributions,) or None, default=None
         Labels are exchanged only within these (centre, batch, sex).
     n_refits : int, default=100
-        Bootstrap samples; may be 0.
+        Number of bootstrap samples; may be 0.
     n_permutations : int, default=99
-        Exchanges of the labels; may be 0.
+        Number of exchanges of the labels; may be 0.
     epochs : int or None, default=None
-        Epochs of each refit. None: a fifth of the learner's and at least 10; all of them where it starts at random.
+        Epochs of each refit, at most the learner's `max_epochs`. None: a fifth of these and at least 10, or all of them
+        where the learner's `init` is not "discriminant".
     max_points : int or None, default=None
         Points per distribution that refits use at most, drawn anew each time; the permutations share a draw. None: all.
         Fewer are faster, and give wider intervals.
     n_top : int, default=20
-        Features that count as selected.
+        Number of most important features that count as selected.
     confidence : float, default=0.95
         Confidence level of the intervals.
     n_jobs : int or None, default=None
@@ -261,21 +274,33 @@ def stability(
 
 @dataclass(frozen=True)
 class Discoveries:
-    """How sure it is that a feature matters.
+    """p- and q-values of features, from importances with labels exchanged.
 
-    Attributes
+    An arrangement is the data's own labels or an exchange of them. A feature stands out by its importance over its mean
+    importance in all arrangements.
+
+    Parameters
     ----------
     p : array of shape (n_features,)
-        Share of arrangements in which the feature is as important, by itself, not adjusted.
+        Share of arrangements in which the feature is as important or more; not adjusted for the number of features.
     q : array of shape (n_features,)
-        Estimated share of false ones among the features that stand out as much, and never below `overall`.
+        Estimated share of false discoveries among the features that stand out as much or more; never below `overall`.
     family_p : array of shape (n_features,)
-        Share of arrangements in which *any* feature stands out as much: the chance of one false feature or more
+        Share of arrangements in which *any* feature stands out as much: the chance of one false discovery or more
         (Westfall & Young 1993).
     overall : float
         p-value of the hypothesis that labels say nothing about any feature.
     smallest : float
-        No p or q can be lower with so many permutations.
+        Lowest value that p and q can have: one over the number of permutations plus one.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> learner = gm.baselines.LinearDiscriminant(random_state=0)
+    >>> found = gm.interpret.stability(learner, D, y, n_refits=0, n_permutations=29, n_top=1).discoveries
+    >>> found.p.shape, round(found.smallest, 4), bool(found.q.min() >= found.overall)
+    ((2,), 0.0333, True)
     """
 
     p: np.ndarray
@@ -308,6 +333,7 @@ def discoveries(observed: Any, null: Any) -> Discoveries:
     Returns
     -------
     Discoveries
+        p- and q-values of all features.
     """
     observed, null = np.asarray(observed, dtype=np.float64), np.atleast_2d(np.asarray(null, dtype=np.float64))
     table = np.vstack([observed, null])  # (arrangements, n_features)

@@ -130,18 +130,33 @@ _CANDIDATES = 50
 def shuffled(
     y: Any, *, groups: Any = None, n_splits: int = 10, test_size: float = 0.2, random_state: Any = None
 ) -> list[Split]:
-    """Repeated random splits that keep the class shares; test parts overlap from split to split.
+    """Repeated random splits that keep the class shares; test parts of different splits may overlap.
+
+    Every class has distributions in the training part of every split.
 
     Parameters
     ----------
-    y : labels, one per distribution
-    groups : outer group of each distribution (the patient of a sample), optional
-        A group is never divided; it may hold distributions of several classes. Of 50 random divisions of the groups,
-        the one nearest to the class shares and to `test_size` is taken, and no division twice.
-    n_splits : int
-    test_size : share of the distributions that is tested
-    random_state : int, RandomState or None
+    y : array-like of shape (n_distributions,)
+        Labels.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample). A group is never divided; it may hold distributions
+        of several classes. Of 50 random divisions of the groups, the one nearest to the class shares and to `test_size`
+        is taken, and no division twice.
+    n_splits : int, default=10
+        Number of splits.
+    test_size : float, default=0.2
+        Share of the distributions in the test part, above 0 and below 1.
+    random_state : int, RandomState or None, default=None
+        Seed of the splits.
 
+    Returns
+    -------
+    list of (train, test)
+        Indices of the training and of the test distributions of each split.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import shuffled
     >>> splits = shuffled(["ill"] * 5 + ["well"] * 5, n_splits=3, random_state=0)
     >>> [test.size for train, test in splits]
     [2, 2, 2]
@@ -174,8 +189,28 @@ def folds(
 ) -> list[Split]:
     """Cross-validation that keeps the class shares: every distribution is tested once in each repeat.
 
-    With `groups` (the patient of a sample), a group is never divided; it may hold distributions of several classes.
+    Parameters
+    ----------
+    y : array-like of shape (n_distributions,)
+        Labels; every class needs a distribution, or a group, for each fold.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample). A group is never divided; it may hold distributions
+        of several classes.
+    n_splits : int, default=5
+        Number of folds.
+    n_repeats : int, default=1
+        Number of times that the distributions are divided into folds.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds.
 
+    Returns
+    -------
+    list of (train, test)
+        Indices of the training and of the test distributions of each of the ``n_splits * n_repeats`` splits.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import folds
     >>> splits = folds(["ill"] * 4 + ["well"] * 4, n_splits=2, random_state=0)
     >>> sorted(place for train, test in splits for place in test.tolist())
     [0, 1, 2, 3, 4, 5, 6, 7]
@@ -197,8 +232,22 @@ def folds(
 
 
 def leave_one_group_out(groups: Any) -> list[Split]:
-    """Every outer group (patient, donor, batch) is tested once, by what was learned from all others.
+    """Leave one group out: every outer group (patient, donor, batch) is the test part of one split.
 
+    Parameters
+    ----------
+    groups : array-like of shape (n_distributions,)
+        Outer group of each distribution; at least two different ones.
+
+    Returns
+    -------
+    list of (train, test)
+        Indices of the training and of the test distributions of each split, groups in the order in which they first
+        appear.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import leave_one_group_out
     >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
     [[0, 2], [1]]
     """
@@ -212,7 +261,24 @@ def leave_one_group_out(groups: Any) -> list[Split]:
 
 
 def leave_one_out(y: Any) -> list[Split]:
-    """Every distribution is tested once, by what was learned from all others."""
+    """Leave one out: every distribution is the test part of one split.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_distributions,)
+        Labels; only their number and their names, where they carry some, matter.
+
+    Returns
+    -------
+    list of (train, test)
+        Indices of the training distributions and of the test distribution of each split.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import leave_one_out
+    >>> [test.tolist() for train, test in leave_one_out(["ill", "well", "ill"])]
+    [[0], [1], [2]]
+    """
     if len(y) < 2:
         raise ValueError(f"{len(y)} distributions: at least two are needed to leave one out")
     return Splits(LeaveOneOut().split(np.zeros(len(y))), numbered(y))
