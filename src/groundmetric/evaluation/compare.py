@@ -80,10 +80,11 @@ def compare(
     points : bool, default=True
         Whether points are scored too.
     max_points : int or None, default=None
-        Of more points in a training or test part, so many are drawn for the scores of points.
+        Of more points in a training or test part, so many are drawn for the scores of points; None: all, and 4000 for
+        clusters of points.
     clustering : {None, "test", "all"}, default=None
-        "test" clusters the test part of each split, "all" everybody, those that were learned from included (as the
-        paper does).
+        "test" clusters the test part of each split, "all" all distributions, the training part included (as the paper
+        does); None: nothing is clustered.
     only : dict of str to value or None, default=None
         Annotation to value: the points that are clustered, e.g. ``{"mode": "centre"}``.
     n_jobs : int or None, default=None

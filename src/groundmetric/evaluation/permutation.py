@@ -118,8 +118,9 @@ def permutation_test(
 
     What saves time: of the learned distances only the nearest neighbours are computed, and most pairs are ruled out by
     bounds; an arrangement that comes up twice is done once; arrangements run side by side and share the points; a
-    method that says ``uses_labels = False`` is fitted once per split. A fit itself shares nothing with another: what
-    does not depend on labels (the features' moments) is less than a hundredth of it.
+    method that says ``uses_labels = False`` is fitted once per split where all arrangements have the same splits. A fit
+    itself shares nothing with another: what does not depend on labels (the features' moments) is less than a hundredth
+    of it.
 
     Parameters
     ----------
@@ -131,9 +132,10 @@ def permutation_test(
         Labels; these, groups and strata go by name where they carry names.
     cv : int, callable, scikit-learn splitter, list of (train, test) or None, default=None
         Number of folds, a function of labels to a list of (train, test), or a splitter: made anew for every
-        arrangement. Or a list of (train, test), the same for all: it must not have been made from `y`, as by
-        leave_one_out, else the stratification gives the data's own labels an advantage. None: 5 folds, or as many as
-        the smallest class allows.
+        arrangement; for a method with ``uses_labels = False``, a number of folds gives the same unstratified ones for
+        all. Or a list of (train, test), the same for all: it must not depend on `y` (that of `leave_one_out` does not),
+        else the stratification gives the data's own labels an advantage. None: 5 folds, or as many as the smallest
+        class allows, and at least 2.
     groups : array-like of shape (n_distributions,) or None, default=None
         Outer group of each distribution: never on both sides of a split.
     strata : array-like of shape (n_distributions,) or None, default=None

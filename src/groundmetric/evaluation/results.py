@@ -157,7 +157,8 @@ class Comparison:
         Returns
         -------
         Estimate
-            The score; without an interval for clusters, unless `clustering` is "test" and splits are shuffled.
+            The score. There is no interval for clusters (unless they are of the test parts of shuffled splits), for the
+            number of clusters, and for the ROC AUC of points where predictions are pooled.
         """
         self._check(score, level, method)
         scores = split_scores(self.results[method], score, level)

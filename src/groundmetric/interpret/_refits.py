@@ -125,6 +125,8 @@ def _quiet() -> Iterator[None]:
 def bootstrap_places(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
     """Indices of distributions drawn with replacement within their class (whole groups, where given).
 
+    Where a group holds several classes, groups are drawn without regard to class.
+
     Every class that has several distributions is drawn with at least two different ones: of one alone, or copies of
     it, nothing can be learned about the class. A class of one keeps it.
     """

@@ -103,8 +103,9 @@ def annotation_relevance(
 
     How far the mass of a kind travels to distributions of other classes, less how far it travels to those of its own:
     the sum over kinds is the difference of the mean distances, so the shares sum to 1 (one may be negative). The
-    interval is over distributions: they are drawn anew within each class (whole groups, where given), as the ones
-    compared and as the ones compared with. It holds the metric fixed.
+    interval is over distributions: they are drawn anew within each class (whole groups, where given; those that hold
+    several classes, without regard to class), as the ones compared and as the ones compared with. It holds the metric
+    fixed.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def annotation_relevance(
     max_partners : int, default=10
         Each distribution is compared with at most so many of every class, drawn at random.
     random_state : int, RandomState or None, default=0
-        Seed of the draw.
+        Seed of the draws, of partners and of the bootstrap.
     n_jobs : int or None, default=None
         Threads; None means one.
 
