@@ -153,9 +153,19 @@ class Coarse(Solver):
 
     Parameters
     ----------
-    n_groups : int
-        Per distribution; one with no more points than that is taken as it is.
-    max_pivots : int, optional
+    n_groups : int, default=100
+        Number of groups per distribution, at most; one with no more points than that is taken as it is.
+    max_pivots : int or None, default=None
+        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
+        practice.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> x, y = [[0.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [3.0, 2.0]]
+    >>> plan = gm.transport.solve_points(x, y, solver=gm.transport.Coarse(n_groups=1))
+    >>> plan.value, plan.bounds
+    (3.0, (3.0, 3.0))
     """
 
     n_groups: int = 100

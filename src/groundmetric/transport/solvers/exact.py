@@ -23,9 +23,10 @@ class Exact(Solver):
 
     Parameters
     ----------
-    max_pivots : int or None
-        Where to stop; the default is never reached in practice.
-    memory : float
+    max_pivots : int or None, default=None
+        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
+        practice.
+    memory : float, default=1000.0
         Megabytes that the bases of pairs may take in learning, from which the next solves start warm; pairs beyond
         that start cold every time. A distance matrix is solved once and needs none.
 

@@ -44,16 +44,17 @@ class Entropic(Solver):
 
     Parameters
     ----------
-    epsilon : float, optional
-        In units of the costs; the smaller, the closer to exact transport and the slower, by far where it is below a
-        500th of the largest cost. Default: a twentieth of a typical cost (of the cohort, in `pairwise_distances`).
-    debiased : bool
-        The Sinkhorn divergence: the entropic value, less the mean of both distributions' values to themselves. Not
-        negative, 0 for equal distributions. Needs points, not costs.
-    tol : float
+    epsilon : float or None, default=None
+        Strength of the entropy, in units of the costs; the smaller, the closer to exact transport and the slower, by
+        far where it is below a 500th of the largest cost. None: a twentieth of a typical cost (of the cohort, in
+        `pairwise_distances`).
+    debiased : bool, default=False
+        Give the Sinkhorn divergence as `value`: the entropic value, less the mean of both distributions' values to
+        themselves. Not negative, 0 for equal distributions. Needs points, not costs.
+    tol : float, default=1e-3
         Share of the mass that may be in the wrong place at the end, before the plan is rounded. Plain iterations, as
         POT's are, can need ten times as many for a tenth of it.
-    max_iter : int
+    max_iter : int, default=5000
         Iterations after which to stop; `status` says if they were too few.
 
     Examples
@@ -137,9 +138,10 @@ class Sliced(Solver):
 
     Parameters
     ----------
-    n_projections : int
-    random_state : int
-        Of the directions, which are the same for all pairs.
+    n_projections : int, default=50
+        Number of directions.
+    random_state : int, default=0
+        Seed of the directions, which are the same for all pairs.
 
     Examples
     --------
@@ -211,9 +213,11 @@ class Mixture(Solver):
 
     Parameters
     ----------
-    n_components : int
-    max_pivots : int, optional
-        Of the transport between components, where to stop.
+    n_components : int, default=10
+        Number of components per distribution, at most; one with no more points than that has a component per point.
+    max_pivots : int or None, default=None
+        Pivots of the transport between components after which to stop, and `status` says so; the default is never
+        reached in practice.
 
     Examples
     --------
