@@ -47,6 +47,20 @@ class Exact(Solver):
         check_number(self, "memory", low=0.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Optimal plan between masses at given costs, by the network simplex.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks, with equal sums.
+
+        Returns
+        -------
+        Plan
+            The optimal plan with its potentials and its basis.
+        """
         return solve_exact(cost, a, b, max_pivots=self.max_pivots)
 
 

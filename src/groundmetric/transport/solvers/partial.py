@@ -48,6 +48,22 @@ class Partial(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Cheapest plan that moves `share` of the smaller side's mass at given costs.
+
+        Costs must not be negative.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks; their sums may differ.
+
+        Returns
+        -------
+        Plan
+            The plan, with the shipments that move.
+        """
         require_not_negative(cost, self.name)
         n, m = cost.shape
         total_a, total_b = a.sum(), b.sum()
@@ -138,11 +154,39 @@ class Unbalanced(Solver):
             raise ValueError(f"penalty of solver 'unbalanced' is {self.penalty!r}: expected 'tv' or 'kl'")
 
     def at_scale(self, typical: Callable[[], float]) -> Unbalanced:
+        """The same solver with `epsilon` filled in: a hundredth of a typical cost, for "kl" where it is None.
+
+        Parameters
+        ----------
+        typical : callable
+            Function without arguments that gives a typical cost; called only where `epsilon` is filled in.
+
+        Returns
+        -------
+        Unbalanced
+            The solver itself where there is nothing to fill in.
+        """
         if self.penalty == "tv" or self.epsilon is not None:
             return self
         return replace(self, epsilon=0.01 * typical() or 1.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Plan of least cost and penalty between masses at given costs.
+
+        Costs must not be negative.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks; their sums may differ.
+
+        Returns
+        -------
+        Plan
+            The plan, with the shipments that move; its value includes the penalty.
+        """
         require_not_negative(cost, self.name)
         assert self.price is not None
         problem = cost, a, b, float(self.price)
