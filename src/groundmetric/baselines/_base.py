@@ -85,7 +85,7 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
         ----------
         A : Distributions or array of shape (n_points, n_features)
             Distributions of the rows; the rows of an array are distributions of one point each.
-        B : Distributions or array of shape (n_points, n_features) or None, default=None
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
             Distributions of the columns; None: those of A.
         n_jobs : int or None, default=None
             Threads; None means one, -1 one per core. The result is the same for any number.

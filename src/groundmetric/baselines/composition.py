@@ -151,7 +151,7 @@ class Composition(BaseEstimator):
         ----------
         A : Distributions or array of shape (n_points, n_features)
             Distributions of the rows; the rows of an array are distributions of one point each.
-        B : Distributions or array of shape (n_points, n_features) or None, default=None
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
             Distributions of the columns; None: those of A.
         n_jobs : int or None, default=None
             Threads; None means one, -1 one per core. The result is the same for any number.
@@ -174,7 +174,7 @@ class Composition(BaseEstimator):
         ----------
         x : array, sparse matrix, data frame or Distributions
             Points of the rows; of Distributions, their `points` in order.
-        y : array, sparse matrix, data frame or Distributions, or None, default=None
+        y : array, sparse matrix, data frame, Distributions or None, default=None
             Points of the columns; None: those of x.
 
         Returns

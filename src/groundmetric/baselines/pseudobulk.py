@@ -137,7 +137,7 @@ class PseudobulkNeighbors(_Pseudobulk):
         ----------
         A : Distributions or array of shape (n_points, n_features)
             Distributions of the rows; the rows of an array are distributions of one point each.
-        B : Distributions or array of shape (n_points, n_features) or None, default=None
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
             Distributions of the columns; None: those of A.
         n_jobs : int or None, default=None
             Not used; present for the common interface.
@@ -157,7 +157,7 @@ class PseudobulkNeighbors(_Pseudobulk):
         ----------
         x : array, sparse matrix, data frame or Distributions
             Points of the rows; of Distributions, their `points` in order.
-        y : array, sparse matrix, data frame or Distributions, or None, default=None
+        y : array, sparse matrix, data frame, Distributions or None, default=None
             Points of the columns; None: those of x.
 
         Returns
@@ -324,7 +324,7 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         ----------
         A : Distributions or array of shape (n_points, n_features)
             Distributions of the rows; the rows of an array are distributions of one point each.
-        B : Distributions or array of shape (n_points, n_features) or None, default=None
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
             Distributions of the columns; None: those of A.
         n_jobs : int or None, default=None
             Not used; present for the common interface.
@@ -344,7 +344,7 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         ----------
         x : array, sparse matrix, data frame or Distributions
             Points of the rows; of Distributions, their `points` in order.
-        y : array, sparse matrix, data frame or Distributions, or None, default=None
+        y : array, sparse matrix, data frame, Distributions or None, default=None
             Points of the columns; None: those of x.
 
         Returns

@@ -102,8 +102,8 @@ class Plan:
     Parameters
     ----------
     value : float
-        The value that the solver computes. Exact transport: the cost of the plan, an upper bound of the optimal value
-        where `status` is not OPTIMAL.
+        The value that the solver computes. Exact transport: the cost of the plan; where `status` is not OPTIMAL, an
+        upper bound of the optimal value, up to rounding.
     rows, cols : array of shape (n_shipments,)
         Source and sink of each shipment.
     mass : array of shape (n_shipments,)

@@ -36,7 +36,7 @@ class Solver:
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         """Transport plan between masses at given costs; solvers that need points raise ValueError.
 
-        Arguments are not checked: `groundmetric.transport.solve` does that.
+        `groundmetric.transport.solve` checks the arguments before it calls this method.
 
         Parameters
         ----------
