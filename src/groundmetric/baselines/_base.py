@@ -43,7 +43,20 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
     random_state: Any
 
     def fit(self, D: Any, y: Any) -> PointLearner:
-        """Learn from Distributions with a label each."""
+        """Learn the ground metric from labelled distributions: each point carries the label of its distribution.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Training distributions; the rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            Class label of each distribution; at least two different labels.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         D, self.classes_, codes = labelled(D, y)
         check_number("max_features", self.max_features, low=1, whole=True)
         self._check_settings(D.shape[1])
@@ -66,7 +79,22 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
         return self
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Exact Wasserstein distances between the distributions of A and of B (or among those of A)."""
+        """Exact Wasserstein distances between the distributions of A and of B (or among those of A).
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            Distributions of the rows; the rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Distributions of the columns; None: those of A.
+        n_jobs : int or None, default=None
+            Threads; None means one, -1 one per core. The result is the same for any number.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances; symmetric where B is None.
+        """
         check_is_fitted(self, "metric_")
         return pairwise_distances(self._projected(A), None if B is None else self._projected(B), n_jobs=n_jobs)
 

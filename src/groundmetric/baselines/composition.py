@@ -26,20 +26,20 @@ class Composition(BaseEstimator):
 
     Parameters
     ----------
-    n_clusters : int
-        Fewer where there are fewer distinct points; not used with an annotation.
-    annotation : str or None
+    n_clusters : int, default=20
+        Number of clusters, fewer where there are fewer distinct points; not used with an annotation.
+    annotation : str or None, default=None
         Name of an annotation of the Distributions, e.g. "cell_type", to be used in place of clusters. Points whose type
         does not occur in training count for the type with the nearest median.
-    cost : str
-        Distance between medians that scikit-learn knows by name; "cosine" in PILOT.
-    pseudo_count : float
-        Points that are added to every distribution, divided as in the whole training part: 0.2 in PILOT.
-    n_components : int
-        Principal components.
-    standardise : bool
+    cost : str, default="cosine"
+        Distance between medians, by the name that scikit-learn has for it; "cosine" in PILOT.
+    pseudo_count : float, default=0.2
+        Number of points added to every distribution, split among the types as all training points are; 0.2 in PILOT.
+    n_components : int, default=30
+        Number of principal components, fewer where the points span fewer dimensions.
+    standardise : bool, default=True
         Divide every feature by its standard deviation first.
-    max_points : int or None
+    max_points : int or None, default=10000
         Points that are drawn to find components and clusters, the same share of every distribution; None: all.
     random_state : int, RandomState or None, default=None
         Seed of the draw of points and of k-means.
@@ -87,7 +87,22 @@ class Composition(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, D: Any, y: Any = None) -> Composition:
-        """Find the clusters; labels are not used."""
+        """Find principal components, the clusters (or annotated types) and the costs between them.
+
+        Labels are not used.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Training distributions; the rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,) or None, default=None
+            Not used; labels that are given must be one per distribution, without missing ones.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         D = unlabelled(D, y)
         for name in ("n_clusters", "n_components"):
             check_number(name, getattr(self, name), low=1, whole=True)
@@ -113,19 +128,60 @@ class Composition(BaseEstimator):
         return self
 
     def proportions(self, D: Any) -> np.ndarray:
-        """Share of each type in every distribution, (n_distributions, n_types)."""
+        """Share of each type in every distribution, including the pseudo-counts.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Distributions with the features of `fit`; the rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_types)
+            Shares in the order of `types_`; each row sums to 1.
+        """
         check_is_fitted(self, "costs_")
         counts = self._counts(as_distributions(D).with_mass()) + self._prior
         return counts / counts.sum(axis=1, keepdims=True)
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Wasserstein distances between the shares in the distributions of A and of B (or among those of A)."""
+        """Wasserstein distances between the type shares of the distributions of A and of B (or among those of A).
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            Distributions of the rows; the rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Distributions of the columns; None: those of A.
+        n_jobs : int or None, default=None
+            Threads; None means one, -1 one per core. The result is the same for any number.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances; symmetric where B is None.
+        """
         check_is_fitted(self, "costs_")
         costs: Any = _Costs(self.costs_)
         return pairwise_distances(self._as_shares(A), None if B is None else self._as_shares(B), costs, n_jobs=n_jobs)
 
     def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """What it costs to move from the cluster of one point to that of another (points have no annotation)."""
+        """Costs between the types of points: their cluster, or, with an annotation, the type with the nearest median.
+
+        Annotations of the points themselves are not looked at.
+
+        Parameters
+        ----------
+        x : array, sparse matrix, data frame or Distributions
+            Points of the rows; of Distributions, their `points` in order.
+        y : array, sparse matrix, data frame, Distributions or None, default=None
+            Points of the columns; None: those of x.
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+            Entries of `costs_`.
+        """
         check_is_fitted(self, "costs_")
         first = self._assign(self._project(x))
         second = first if y is None else self._assign(self._project(y))

@@ -50,7 +50,8 @@ class NCA(PointLearner):
 
     Notes
     -----
-    Points of no mass are left out; other weights are not used.
+    Points of no mass are left out. Other weights count where features are standardised or reduced to principal
+    components, and not in the analysis itself.
 
     Examples
     --------

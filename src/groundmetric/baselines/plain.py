@@ -67,14 +67,15 @@ class _Plain(GroundMetricMethod, BaseEstimator):
 
         Parameters
         ----------
-        D : Distributions
-            Training distributions.
+        D : Distributions or array of shape (n_points, n_features)
+            Training distributions; the rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,) or None, default=None
-            Ignored.
+            Not used; labels that are given must be one per distribution, without missing ones.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
         D = unlabelled(D, y)
         self.n_features_in_ = D.shape[1]
@@ -94,14 +95,17 @@ class _Plain(GroundMetricMethod, BaseEstimator):
 
         Parameters
         ----------
-        A, B : Distributions
-            The cohorts; B may be None.
+        A : Distributions or array of shape (n_points, n_features)
+            Distributions of the rows; the rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Distributions of the columns; None: those of A.
         n_jobs : int or None, default=None
-            Threads; None means one.
+            Threads; None means one, -1 one per core. The result is the same for any number.
 
         Returns
         -------
         array of shape (len(A), len(B))
+            Distances; symmetric where B is None.
         """
         check_is_fitted(self, "metric_")
         for cohort in (A,) if B is None else (A, B):

@@ -29,11 +29,11 @@ class PCAEuclidean(GroundMetricMethod, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int
-        Fewer where the points span fewer dimensions.
-    standardise : bool
+    n_components : int, default=30
+        Number of principal components, fewer where the points span fewer dimensions.
+    standardise : bool, default=True
         Divide every feature by its standard deviation first.
-    max_points : int or None
+    max_points : int or None, default=10000
         Points that are drawn to find the components, the same share of every distribution; None: all.
     random_state : int, RandomState or None, default=None
         Seed of the draw of points.
@@ -71,7 +71,20 @@ class PCAEuclidean(GroundMetricMethod, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, D: Any, y: Any = None) -> PCAEuclidean:
-        """Find the components; labels are not used."""
+        """Find the principal components; labels are not used.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Training distributions; the rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,) or None, default=None
+            Not used; labels that are given must be one per distribution, without missing ones.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         D = unlabelled(D, y)
         check_number("n_components", self.n_components, low=1, whole=True)
         random = check_random_state(self.random_state)
@@ -94,15 +107,15 @@ class LinearDiscriminant(PointLearner):
 
     Parameters
     ----------
-    n_components : int or None
-        Rows of the map; None: all that there are, one less than there are classes.
-    shrinkage : float
+    n_components : int or None, default=None
+        Rows of the map, at most one less than there are classes; None: as many as that.
+    shrinkage : float, default=0.5
         Share of the identity in the covariance, from 0 to 1.
-    max_points : int or None
+    max_points : int or None, default=10000
         Points that are drawn for learning, the same share of every distribution; None: all.
-    max_features : int
+    max_features : int, default=1000
         More features are reduced to as many principal components first.
-    standardise : bool
+    standardise : bool, default=True
         Divide every feature by its standard deviation first, so that the shrinkage does not depend on units.
     random_state : int, RandomState or None, default=None
         Seed of the draw of points.

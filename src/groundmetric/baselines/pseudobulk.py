@@ -62,7 +62,18 @@ class _Pseudobulk(BaseEstimator):
         return np.where(constant, 0.0, (raw - self.centre_) / self.scale_)
 
     def embed(self, D: Any) -> np.ndarray:
-        """Distributions as rows of standardised statistics."""
+        """Distributions as rows of their statistics, standardised as in training.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Distributions with the features of `fit`; the rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_statistics)
+            Means of the features, for "mean_sd" followed by their standard deviations; less `centre_`, over `scale_`.
+        """
         check_is_fitted(self, "centre_")
         D = as_distributions(D).with_mass()
         self._features.check_fit(D)
@@ -100,19 +111,60 @@ class PseudobulkNeighbors(_Pseudobulk):
         self.statistics = statistics
 
     def fit(self, D: Any, y: Any = None) -> PseudobulkNeighbors:
-        """Remember the moments; labels are not used."""
+        """Learn the mean and spread of the statistics and of the points; labels are not used.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Training distributions; the rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,) or None, default=None
+            Not used; labels that are given must be one per distribution, without missing ones.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         D = unlabelled(D, y)
         self._learn_embedding(D)
         self._point_distance = PointDistance("euclidean", self._features, scale=spread(moments(D)[1]))
         return self
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Distances between the distributions of A and of B (or among those of A); `n_jobs` is not needed."""
+        """Euclidean distances between the embeddings of the distributions of A and of B (or among those of A).
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            Distributions of the rows; the rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Distributions of the columns; None: those of A.
+        n_jobs : int or None, default=None
+            Not used; present for the common interface.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances; symmetric where B is None.
+        """
         a = self.embed(A)
         return euclidean(a, a if B is None else self.embed(B))
 
     def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """Euclidean distances between standardised points."""
+        """Euclidean distances between points, each feature divided by its standard deviation over the training points.
+
+        Parameters
+        ----------
+        x : array, sparse matrix, data frame or Distributions
+            Points of the rows; of Distributions, their `points` in order.
+        y : array, sparse matrix, data frame, Distributions or None, default=None
+            Points of the columns; None: those of x.
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+            Distances.
+        """
         check_is_fitted(self, "centre_")
         return self._point_distance.distances(x, y)
 
@@ -126,12 +178,12 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
     ----------
     statistics : {"mean", "mean_sd"}, default="mean"
         Means of the features, or means and standard deviations.
-    C : float or "auto"
+    C : float or "auto", default="auto"
         Inverse strength of the ridge penalty, for standardised statistics over the root of their number (constant ones
         do not count), so that it means the same for few features and for many. "auto": the best of 0.1, 1, …, 1000 by
         held-out log-loss where every class has three distributions, otherwise 10.
-    class_weight : dict, "balanced" or None
-        As in scikit-learn.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, as in scikit-learn; a class that a dict does not name has weight 1.
 
     Attributes
     ----------
@@ -145,6 +197,17 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         Features seen in `fit`.
     metric_ : GroundMetric
         How the log-odds change with the mean: the ground metric between points that goes with the classifier.
+    coef_ : array of shape (1, n_statistics) or (n_classes, n_statistics)
+        Coefficients of the standardised statistics; one row for two classes.
+    intercept_ : array of shape (1,) or (n_classes,)
+        Intercepts.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> gm.baselines.PseudobulkLogistic(C=10.0).fit(D, y).predict_proba(D[:2]).shape
+    (2, 3)
     """
 
     def __init__(self, *, statistics: str = "mean", C: Any = "auto", class_weight: Any = None) -> None:
@@ -153,7 +216,20 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         self.class_weight = class_weight
 
     def fit(self, D: Any, y: Any) -> PseudobulkLogistic:
-        """Fit to Distributions with a label each."""
+        """Fit the logistic regression to labelled distributions.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Training distributions; the rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            Class label of each distribution; at least two different labels.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         D, self.classes_, codes = labelled(D, y)
         if self.C != "auto":
             check_number("C", self.C, low=0.0, above=True)
@@ -192,11 +268,33 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         return {place: self.class_weight.get(name, 1.0) for place, name in enumerate(self.classes_.tolist())}
 
     def decision_function(self, D: Any) -> np.ndarray:
-        """Log-odds, (n_distributions, 1) for two classes, else (n_distributions, n_classes)."""
+        """Log-odds of the classes for each distribution.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Distributions with the features of `fit`; the rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions, 1) or (n_distributions, n_classes)
+            With two classes, one column: the log-odds of the second against the first.
+        """
         return self.embed(D) @ self.coef_.T + self.intercept_
 
     def predict_proba(self, D: Any) -> np.ndarray:
-        """Probability of each class, (n_distributions, n_classes)."""
+        """Probability of each class for each distribution.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Distributions with the features of `fit`; the rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_classes)
+            Probabilities in the order of `classes_`; each row sums to 1.
+        """
         odds = self.decision_function(D)
         if odds.shape[1] == 1:
             odds = np.hstack([np.zeros_like(odds), odds])
@@ -204,16 +302,55 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         return odds / odds.sum(axis=1, keepdims=True)
 
     def predict(self, D: Any) -> np.ndarray:
-        """The most probable class of each distribution."""
+        """The most probable class of each distribution.
+
+        Parameters
+        ----------
+        D : Distributions or array of shape (n_points, n_features)
+            Distributions with the features of `fit`; the rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Labels.
+        """
         shares = self.predict_proba(D)
         return self.classes_[shares.argmax(axis=1)]
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Distances between log-odds of the distributions of A and of B (or among A); `n_jobs` is not needed."""
+        """Euclidean distances between the log-odds of the distributions of A and of B (or among those of A).
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            Distributions of the rows; the rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Distributions of the columns; None: those of A.
+        n_jobs : int or None, default=None
+            Not used; present for the common interface.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances; symmetric where B is None.
+        """
         a = self.decision_function(A)
         return euclidean(a, a if B is None else self.decision_function(B))
 
     def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """How far the log-odds of two distributions lie apart whose means are these points."""
+        """Distances between the log-odds of distributions that have these points as means and differ in nothing else.
+
+        Parameters
+        ----------
+        x : array, sparse matrix, data frame or Distributions
+            Points of the rows; of Distributions, their `points` in order.
+        y : array, sparse matrix, data frame, Distributions or None, default=None
+            Points of the columns; None: those of x.
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+            Distances under `metric_`.
+        """
         check_is_fitted(self, "metric_")
         return self.metric_.distances(x, y)

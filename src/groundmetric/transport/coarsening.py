@@ -20,13 +20,26 @@ _MOST_AXES = 20
 
 @dataclass(frozen=True)
 class Coarsened:
-    """A cohort whose points were grouped.
+    """A cohort whose points were grouped; the result of `coarsen`.
 
-    Attributes
+    Parameters
     ----------
-    distributions : Distributions of the groups' centres, weighted by their masses
-    source : Distributions that they were made from
-    groups : array, for every row of `source.points` the row of `distributions.points` that it went into
+    distributions : Distributions
+        The centres of the groups, weighted by their masses.
+    source : Distributions
+        The distributions that were coarsened, without points of no mass.
+    groups : array of shape (n_points,)
+        For every row of `source.points`, the row of `distributions.points` that is the centre of its group.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [1.0], [8.0], [5.0]], samples=["a", "a", "a", "b"])
+    >>> coarse = gm.transport.coarsen(D, 2)
+    >>> coarse.distributions.points.ravel().tolist(), coarse.groups.tolist()
+    ([0.5, 8.0, 5.0], [0, 0, 1, 2])
+    >>> coarse.radii().round(3).tolist()
+    [0.333, 0.0]
     """
 
     distributions: Distributions
@@ -36,7 +49,18 @@ class Coarsened:
     def radii(self, metric: GroundMetric | None = None) -> np.ndarray:
         """How far each distribution is from its coarsened one, at most: the mean distance of its mass from the centres.
 
-        Under the metric (default: Euclidean). For any two, |W(X, Y) - W(X', Y')| is at most the sum of their radii.
+        For any two distributions, |W(X, Y) - W(X', Y')| is at most the sum of their radii.
+
+        Parameters
+        ----------
+        metric : GroundMetric or None, default=None
+            Ground metric of the distances; None: Euclidean between the features as they are. Squared costs and
+            metrics other than a cost of the step between projected points raise ValueError.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Radii.
         """
         metric = GroundMetric.euclidean(self.source.shape[1]) if metric is None else metric
         if not is_projection(metric) or metric.cost is Cost.SQUARED:
@@ -54,12 +78,20 @@ def coarsen(D: Distributions, n_groups: int, *, metric: GroundMetric | None = No
     Parameters
     ----------
     D : Distributions
+        The cohort.
     n_groups : int
-        Per distribution; those with no more points keep them all.
-    metric : GroundMetric, optional
-        Under which points of a group are close. Default: Euclidean between standardised features (their leading
-        principal axes, where there are many).
+        Number of groups per distribution, at most; distributions with no more points keep them all.
+    metric : GroundMetric or None, default=None
+        Metric under which the points of a group are close. None: Euclidean between standardised features, reduced
+        to 20 dimensions by a truncated singular value decomposition where there are more.
 
+    Returns
+    -------
+    Coarsened
+        The coarsened distributions, and which point went into which group.
+
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.synth_2d(random_state=0)
     >>> coarse = gm.transport.coarsen(D, 20)

@@ -125,18 +125,18 @@ def name_the_bad(
 class BoundedDistances:
     """Distances between distributions with what is certain about each; the result of `groundmetric.bounded_distances`.
 
-    Attributes
+    Parameters
     ----------
     solver : Solver
-        As it was used.
+        The solver as it was used, with options that depend on the data filled in.
     reason : str
-        Why it was picked, where it was ("auto").
+        Why "auto" picked this solver; empty where the solver was given.
     values : array of shape (len(A), len(B))
         The distances.
-    lower, upper : array of the same shape
+    lower, upper : array of shape (len(A), len(B))
         Between these the optimal values lie, up to rounding.
     statuses : Counter of Status
-        How many pairs ended how.
+        The number of pairs that ended with each status.
 
     Examples
     --------

@@ -9,8 +9,33 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 
-class Status(enum.Enum):
-    """How a solve ended; the text is the advice."""
+class Status(enum.Enum):  # numpydoc ignore=PR01
+    """How a solve ended; the value of each member is the advice, a text.
+
+    Attributes
+    ----------
+    OPTIMAL : str
+        The plan is proved optimal; the text is empty.
+    IMPRECISE : str
+        The plan could not be proved optimal, because numbers of too many orders of magnitude meet.
+    PIVOT_LIMIT : str
+        The network simplex stopped at `max_pivots`.
+    TOLERANCE : str
+        `solve_points` stopped within the `tolerance` that was asked for.
+    ITERATION_LIMIT : str
+        The iterations of POT did not converge within `max_iter`.
+    APPROXIMATE : str
+        The solver is approximate and ended as it should.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> plan = gm.transport.solve([[2.0, 0.0], [0.0, 2.0]])
+    >>> plan.status is gm.transport.Status.OPTIMAL
+    True
+    >>> gm.transport.Status.PIVOT_LIMIT.value
+    'stopped at the pivot limit before the plan was optimal; raise `max_pivots`'
+    """
 
     OPTIMAL = ""
     IMPRECISE = (
@@ -27,15 +52,45 @@ class Status(enum.Enum):
 class Basis:
     """Where a solve ended, to start another one from: the spanning tree and the potentials of its nodes.
 
-    It fits every problem with the same masses, whatever its costs.
+    It fits every problem with the same masses, whatever its costs. Nodes 0 to n - 1 are the n sources with mass, the
+    next m the sinks with mass, and the last is the root, which is no part of the problem.
+
+    Parameters
+    ----------
+    parent : array of shape (n + m + 1,)
+        The parent of each node in the spanning tree; -1 for the root.
+    potential : array of shape (n + m + 1,)
+        The potential of each node: -u of a source, v of a sink, with u + v equal to the cost on arcs of the tree.
+    n_sources : int
+        The number n of sources.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> basis = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]]).basis
+    >>> basis.n_sources, basis.parent.size
+    (2, 5)
+    >>> gm.transport.solve([[0.0, 3.0], [2.0, 1.0]], start=basis).pivots
+    0
     """
 
-    parent: np.ndarray  # (n + m + 1,) the parent of each node; see transport.simplex
-    potential: np.ndarray  # (n + m + 1,)
+    parent: np.ndarray
+    potential: np.ndarray
     n_sources: int
 
     def scaled(self, up: int) -> Basis:
-        """The basis at costs that are 2**up as large."""
+        """The basis at costs that are 2**up times as large.
+
+        Parameters
+        ----------
+        up : int
+            Exponent of the factor.
+
+        Returns
+        -------
+        Basis
+            The same tree with potentials times 2**up.
+        """
         with np.errstate(over="ignore"):
             return replace(self, potential=np.ldexp(self.potential, up))
 
@@ -44,19 +99,38 @@ class Basis:
 class Plan:
     """A transport plan with its proof of optimality, or with bounds on what it misses.
 
-    Attributes
+    Parameters
     ----------
-    value : what the solver makes of the problem. Exact: the cost of the plan, an upper bound where `status` is not
-        OPTIMAL
-    rows, cols, mass : the shipments, sparse: `mass[k]` goes from `rows[k]` to `cols[k]`. Whatever the solver, they are
-        feasible
-    potentials : (u, v) with ``u[i] + v[j] <= cost[i, j]``; exact: ``a @ u + b @ v`` is a lower bound of the optimal
-        value and equals `value` where `status` is OPTIMAL. None where the solver has none
-    basis : start for another exact solve with the same masses, or None
+    value : float
+        The value that the solver computes. Exact transport: the cost of the plan; where `status` is not OPTIMAL, an
+        upper bound of the optimal value, up to rounding.
+    rows, cols : array of shape (n_shipments,)
+        Source and sink of each shipment.
+    mass : array of shape (n_shipments,)
+        Mass of each shipment: ``mass[k]`` goes from source ``rows[k]`` to sink ``cols[k]``. The shipments of balanced
+        solvers add up to the given masses; those of partial and unbalanced transport need not. Sliced and Gaussian
+        transport have no plan: there are no shipments.
+    potentials : tuple of two arrays, or None
+        Arrays (u, v) of shapes (n,) and (m,) with ``u[i] + v[j] <= cost[i, j]``. Exact transport: ``a @ u + b @ v`` is
+        a lower bound of the optimal value and equals `value` where `status` is OPTIMAL. None where the solver has none.
+    basis : Basis or None
+        Start for another exact solve with the same masses; None where the solver has none.
     status : Status
-    pivots : steps of the solver that were needed
-    solver : its name
-    bounds : two numbers between which, up to rounding, the optimal value certainly lies
+        How the solve ended.
+    pivots : int
+        Steps that were taken: pivots of the network simplex, or iterations of POT.
+    solver : str, default="exact"
+        Name of the solver.
+    bounds : tuple of two floats, default=(-inf, inf)
+        Numbers between which, up to rounding, the optimal value lies for certain: that of partial or unbalanced
+        transport for these, that of exact transport for all other solvers.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]])
+    >>> plan.value, plan.mass.tolist(), plan.optimal, plan.gap
+    (0.5, [0.5, 0.5], True, 0.0)
     """
 
     value: float
@@ -72,6 +146,7 @@ class Plan:
 
     @property
     def optimal(self) -> bool:
+        """Whether `status` is OPTIMAL."""
         return self.status is Status.OPTIMAL
 
     @property
@@ -80,7 +155,18 @@ class Plan:
         return max(self.value - self.bounds[0], self.bounds[1] - self.value)
 
     def scaled(self, up: int) -> Plan:
-        """The plan at costs that are 2**up as large: exact, as long as the numbers stay in range."""
+        """The plan at costs that are 2**up times as large: exact, as long as the numbers stay in range.
+
+        Parameters
+        ----------
+        up : int
+            Exponent of the factor.
+
+        Returns
+        -------
+        Plan
+            The same shipments with value, bounds, potentials and basis times 2**up.
+        """
         with np.errstate(over="ignore"):
             value, *bounds = (float(number) for number in np.ldexp([self.value, *self.bounds], up))
             u, v = (None, None) if self.potentials is None else (np.ldexp(side, up) for side in self.potentials)

@@ -33,9 +33,17 @@ class Auto(Solver):
 
     Parameters
     ----------
-    seconds : float
-        About how long all pairs together may take on one core.
-    max_pivots : int, optional
+    seconds : float, default=60.0
+        Time that all pairs together may take on one core, about.
+    max_pivots : int or None, default=None
+        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
+        practice.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], solver=gm.transport.Auto(seconds=1.0)).solver
+    'exact'
     """
 
     seconds: float = 60.0
@@ -49,11 +57,40 @@ class Auto(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Exact plan between masses at given costs: without points there are no groups.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks, with equal sums.
+
+        Returns
+        -------
+        Plan
+            The plan of the exact solver.
+        """
         n, m = cost.shape
         return self.pick(np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
 
     def pick(self, n: np.ndarray, m: np.ndarray, *, on_points: bool) -> tuple[Solver, str]:
-        """The solver for pairs of n and m points, and why. `on_points`: they can be grouped."""
+        """The solver for pairs of distributions of these sizes, and the reason for it.
+
+        Parameters
+        ----------
+        n, m : array of shape (n_pairs,)
+            Number of points of the first and of the second distribution of each pair.
+        on_points : bool
+            Whether the points can be grouped: they are compared by Euclidean distances.
+
+        Returns
+        -------
+        solver : Solver
+            `Exact` or `Coarse`.
+        reason : str
+            Why, as a clause for messages.
+        """
         needed = exact_seconds(n, m)
         largest = int(np.max(n * m, initial=0))
         if needed <= self.seconds and largest <= _MOST_COSTS:
@@ -119,20 +156,27 @@ def solve(
     Parameters
     ----------
     cost : array of shape (n, m)
-    a, b : masses of the n sources and the m sinks, optional
-        Not negative, with equal sums (unless the solver is partial or unbalanced). Default: equal masses that sum to 1.
-    solver : {"exact", "partial", "unbalanced", "entropic", "auto"}, or an object from `groundmetric.transport`
-    start : Basis, optional
-        The basis of an earlier exact plan with the same masses: a short way to the new optimum when the costs have
-        changed little. It is not modified.
-    max_pivots : int, optional
-        Where to stop; the default is never reached in practice. `plan.status` says if it was.
-    **options : of the solver, e.g. ``share`` of "partial"; see the classes in `groundmetric.transport`
+        Cost of moving a unit of mass from each source to each sink.
+    a, b : array of shape (n,) and (m,), or None, default=None
+        Masses of the sources and of the sinks, not negative, with equal sums unless the solver is partial or
+        unbalanced. None: equal masses that sum to 1.
+    solver : {"exact", "partial", "unbalanced", "entropic", "auto"} or Solver, default="exact"
+        A name, or an object of a class in `groundmetric.transport`. Solvers that need points are refused.
+    start : Basis or None, default=None
+        The basis of an earlier exact plan with the same masses, for the exact solver: a short way to the new optimum
+        when the costs have changed little. It is not modified.
+    max_pivots : int or None, default=None
+        Pivots after which to stop, and `status` of the plan says so; the default is never reached in practice.
+    **options : object
+        Options of the solver, e.g. ``share`` of "partial"; see the classes in `groundmetric.transport`.
 
     Returns
     -------
     Plan
+        Value, shipments, potentials, and bounds of the optimal value.
 
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]])
     >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
@@ -170,24 +214,34 @@ def solve_points(
 
     Parameters
     ----------
-    x, y : arrays of shape (n, k) and (m, k)
-        Under a learned metric: as `metric.project` gives them.
-    a, b : masses of the points, optional
-        Not negative, with equal sums (unless the solver is partial or unbalanced). Default: equal masses that sum to 1.
-    solver : {"exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto"}, or an
-        object from `groundmetric.transport`
-    cost : what a step costs: "euclidean", "manhattan" or "squared"; some solvers are for the first only
-    tolerance : float, for the exact solver
-        Stop when the plan is proved to cost no more than this share above the optimum. 0: the optimal plan. Very many
-        points are then compared by way of groups of them, as far down as the tolerance asks.
-    max_pivots : int, optional
-        Where to stop; the default is never reached in practice. `plan.status` says if it was.
-    **options : of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`
+    x, y : array of shape (n, k) and (m, k)
+        Points. Under a learned metric, as `metric.project` gives them.
+    a, b : array of shape (n,) and (m,), or None, default=None
+        Masses of the points, not negative, with equal sums unless the solver is partial or unbalanced. None: equal
+        masses that sum to 1.
+    solver : str or Solver, default="exact"
+        "exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto", or an object of
+        a class in `groundmetric.transport`. Not all of them need memory that grows with the points only: partial,
+        unbalanced and entropic transport hold all costs.
+    cost : {"euclidean", "manhattan", "squared"} or Cost, default="euclidean"
+        Cost of the step from one point to another: its length, the sum of its absolute entries, or its squared length.
+        Sliced, Gaussian, mixture and coarse transport are for the first only.
+    tolerance : float, default=0.0
+        For the exact solver: stop when the plan is proved to be no farther above the optimum than this share of its
+        cost. 0: the optimal plan. Up to about 1500 × 1500 points, the plan is optimal whatever the tolerance.
+    max_pivots : int or None, default=None
+        Pivots after which to stop, and `status` of the plan says so; the default is never reached in practice.
+    **options : object
+        Options of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`.
 
     Returns
     -------
-    Plan, of which `gap` says how far `value` is from the optimum at most
+    Plan
+        Value, shipments, potentials, and bounds of the optimal value; its `gap` is the largest possible distance of
+        `value` from the optimal one.
 
+    Examples
+    --------
     >>> import groundmetric as gm
     >>> plan = gm.transport.solve_points([[0.0, 0.0], [3.0, 4.0]], [[0.0, 1.0], [3.0, 3.0]])
     >>> plan.value, plan.rows.tolist(), plan.cols.tolist()

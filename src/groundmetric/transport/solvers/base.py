@@ -34,18 +34,73 @@ class Solver:
     on_points: ClassVar[bool] = False  # does it need points in a space with Euclidean distances?
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Transport plan between masses at given costs; solvers that need points raise ValueError.
+
+        `groundmetric.transport.solve` checks the arguments before it calls this method.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks.
+
+        Returns
+        -------
+        Plan
+            The plan, and what is certain about its value.
+        """
         raise ValueError(
             f"solver {self.name!r} works on points, not on costs: use `transport.solve_points` or `pairwise_distances`"
         )
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Any:
+        """Whatever can be computed for one distribution alone, once for all pairs that it is part of.
+
+        Parameters
+        ----------
+        cloud : Cloud
+            Points with mass, and their masses, which sum to 1.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them.
+
+        Returns
+        -------
+        object
+            The distribution as `compare` takes it.
+        """
         return cloud
 
     def compare(self, x: Any, y: Any, distances: Distances) -> Plan:
+        """Transport plan between two distributions.
+
+        Parameters
+        ----------
+        x, y : object
+            Distributions as `prepare` of the same solver returns them.
+        distances : callable
+            The function that was given to `prepare`.
+
+        Returns
+        -------
+        Plan
+            The plan, and what is certain about its value.
+        """
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
     def at_scale(self, typical: Callable[[], float]) -> Solver:
-        """The same solver, with options that depend on the size of a typical cost filled in where they are None."""
+        """The same solver, with options that depend on the size of a typical cost filled in where they are None.
+
+        Parameters
+        ----------
+        typical : callable
+            Function without arguments that gives a typical cost; called only where an option depends on it.
+
+        Returns
+        -------
+        Solver
+            The solver itself where there is nothing to fill in.
+        """
         return self
 
     def __str__(self) -> str:

@@ -153,9 +153,19 @@ class Coarse(Solver):
 
     Parameters
     ----------
-    n_groups : int
-        Per distribution; one with no more points than that is taken as it is.
-    max_pivots : int, optional
+    n_groups : int, default=100
+        Number of groups per distribution, at most; one with no more points than that is taken as it is.
+    max_pivots : int or None, default=None
+        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
+        practice.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> x, y = [[0.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [3.0, 2.0]]
+    >>> plan = gm.transport.solve_points(x, y, solver=gm.transport.Coarse(n_groups=1))
+    >>> plan.value, plan.bounds
+    (3.0, (3.0, 3.0))
     """
 
     n_groups: int = 100
@@ -169,6 +179,20 @@ class Coarse(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Groups:
+        """Groups of nearby points of one distribution, with their centres and masses.
+
+        Parameters
+        ----------
+        cloud : Cloud
+            Points with mass, and their masses, which sum to 1.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them; not used.
+
+        Returns
+        -------
+        Groups
+            The distribution and its groups.
+        """
         points = np.ascontiguousarray(cloud.points, dtype=np.float64)
         centres, groups = points, np.arange(len(points))
         if len(points) > self.n_groups:
@@ -177,6 +201,20 @@ class Coarse(Solver):
         return Groups(points, cloud.masses, centres, np.bincount(groups, cloud.masses), groups, away)
 
     def compare(self, x: Groups, y: Groups, distances: Distances) -> Plan:
+        """Exact transport between the centres of two distributions, spread over their points.
+
+        Parameters
+        ----------
+        x, y : Groups
+            Distributions as `prepare` returns them.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them; here, of centres.
+
+        Returns
+        -------
+        Plan
+            Its value is that of the transport between centres; its bounds are those of the transport between points.
+        """
         cost = np.ascontiguousarray(distances(x.centres, y.centres))
         between = solve_exact(cost, x.weights, y.weights, max_pivots=self.max_pivots)
         radius = x.radius + y.radius

@@ -23,9 +23,10 @@ class Exact(Solver):
 
     Parameters
     ----------
-    max_pivots : int or None
-        Where to stop; the default is never reached in practice.
-    memory : float
+    max_pivots : int or None, default=None
+        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
+        practice.
+    memory : float, default=1000.0
         Megabytes that the bases of pairs may take in learning, from which the next solves start warm; pairs beyond
         that start cold every time. A distance matrix is solved once and needs none.
 
@@ -46,6 +47,20 @@ class Exact(Solver):
         check_number(self, "memory", low=0.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Optimal plan between masses at given costs, by the network simplex.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks, with equal sums.
+
+        Returns
+        -------
+        Plan
+            The optimal plan with its potentials and its basis.
+        """
         return solve_exact(cost, a, b, max_pivots=self.max_pivots)
 
 

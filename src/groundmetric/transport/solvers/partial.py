@@ -23,9 +23,18 @@ class Partial(Solver):
 
     Parameters
     ----------
-    share : float
-        Of the smaller side's mass. 1 is exact transport where both sides have the same mass.
-    max_pivots : int, optional
+    share : float, default=0.9
+        Share of the smaller side's mass that moves, above 0. 1 is exact transport where both sides have the same mass.
+    max_pivots : int or None, default=None
+        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
+        practice.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> plan = gm.transport.solve([[1.0, 9.0], [9.0, 4.0]], solver=gm.transport.Partial(share=0.5))
+    >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
+    (0.5, [0], [0])
     """
 
     share: float = 0.9
@@ -39,6 +48,22 @@ class Partial(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Cheapest plan that moves `share` of the smaller side's mass at given costs.
+
+        Costs must not be negative.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks; their sums may differ.
+
+        Returns
+        -------
+        Plan
+            The plan, with the shipments that move.
+        """
         require_not_negative(cost, self.name)
         n, m = cost.shape
         total_a, total_b = a.sum(), b.sum()
@@ -80,16 +105,20 @@ class Unbalanced(Solver):
     Parameters
     ----------
     price : float
-        In units of the costs. The higher, the closer to exact transport.
-    penalty : {"tv", "kl"}
-    epsilon : float, optional
-        Entropy, for "kl". Default: a hundredth of a typical cost. At least a 500th of the largest cost is used.
-    tol : float
+        Price of mass that is created or destroyed, in units of the costs; required. The higher, the closer to exact
+        transport.
+    penalty : {"tv", "kl"}, default="tv"
+        Total variation or Kullback-Leibler divergence, see above.
+    epsilon : float or None, default=None
+        For "kl": strength of the entropy, in units of the costs. None: a hundredth of a typical cost. At least a 500th
+        of the largest cost is used.
+    tol : float, default=1e-4
         For "kl": the share by which the scalings of POT may still change at the end.
-    max_iter : int
+    max_iter : int, default=5000
         For "kl": iterations after which to stop; `status` says if they were too few.
-    max_pivots : int, optional
-        Of exact transport, where to stop.
+    max_pivots : int or None, default=None
+        Pivots of the network simplex after which to stop, and `status` says so; the default is never reached in
+        practice.
 
     Examples
     --------
@@ -125,11 +154,39 @@ class Unbalanced(Solver):
             raise ValueError(f"penalty of solver 'unbalanced' is {self.penalty!r}: expected 'tv' or 'kl'")
 
     def at_scale(self, typical: Callable[[], float]) -> Unbalanced:
+        """The same solver with `epsilon` filled in: a hundredth of a typical cost, for "kl" where it is None.
+
+        Parameters
+        ----------
+        typical : callable
+            Function without arguments that gives a typical cost; called only where `epsilon` is filled in.
+
+        Returns
+        -------
+        Unbalanced
+            The solver itself where there is nothing to fill in.
+        """
         if self.penalty == "tv" or self.epsilon is not None:
             return self
         return replace(self, epsilon=0.01 * typical() or 1.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Plan of least cost and penalty between masses at given costs.
+
+        Costs must not be negative.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks; their sums may differ.
+
+        Returns
+        -------
+        Plan
+            The plan, with the shipments that move; its value includes the penalty.
+        """
         require_not_negative(cost, self.name)
         assert self.price is not None
         problem = cost, a, b, float(self.price)

@@ -44,16 +44,17 @@ class Entropic(Solver):
 
     Parameters
     ----------
-    epsilon : float, optional
-        In units of the costs; the smaller, the closer to exact transport and the slower, by far where it is below a
-        500th of the largest cost. Default: a twentieth of a typical cost (of the cohort, in `pairwise_distances`).
-    debiased : bool
-        The Sinkhorn divergence: the entropic value, less the mean of both distributions' values to themselves. Not
-        negative, 0 for equal distributions. Needs points, not costs.
-    tol : float
+    epsilon : float or None, default=None
+        Strength of the entropy, in units of the costs; the smaller, the closer to exact transport and the slower, by
+        far where it is below a 500th of the largest cost. None: a twentieth of a typical cost (of the cohort, in
+        `pairwise_distances`).
+    debiased : bool, default=False
+        Give the Sinkhorn divergence as `value`: the entropic value, less the mean of both distributions' values to
+        themselves. Not negative, 0 for equal distributions. Needs points, not costs.
+    tol : float, default=1e-3
         Share of the mass that may be in the wrong place at the end, before the plan is rounded. Plain iterations, as
         POT's are, can need ten times as many for a tenth of it.
-    max_iter : int
+    max_iter : int, default=5000
         Iterations after which to stop; `status` says if they were too few.
 
     Examples
@@ -77,9 +78,37 @@ class Entropic(Solver):
         check_number(self, "max_iter", low=1, whole=True)
 
     def at_scale(self, typical: Callable[[], float]) -> Entropic:
+        """The same solver with `epsilon` filled in where it is None: a twentieth of a typical cost.
+
+        Parameters
+        ----------
+        typical : callable
+            Function without arguments that gives a typical cost; called only where `epsilon` is filled in.
+
+        Returns
+        -------
+        Entropic
+            The solver itself where there is nothing to fill in.
+        """
         return self if self.epsilon is not None else replace(self, epsilon=0.05 * typical() or 1.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Entropic plan between masses at given costs, rounded to fit the masses.
+
+        With ``debiased=True`` it raises ValueError, as costs within each side are not known.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks, with equal sums.
+
+        Returns
+        -------
+        Plan
+            The plan, and bounds of the exact value.
+        """
         if self.debiased:
             raise ValueError(
                 "debiased=True needs the costs within each side too: use `transport.solve_points` or "
@@ -88,12 +117,40 @@ class Entropic(Solver):
         return self._plan(cost, a, b)[0]
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Blurred:
+        """The distribution with its entropic value to itself, which is computed where `debiased` needs it.
+
+        Parameters
+        ----------
+        cloud : Cloud
+            Points with mass, and their masses, which sum to 1.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them.
+
+        Returns
+        -------
+        Blurred
+            The distribution and this value, 0 where it is not needed.
+        """
         if not self.debiased:
             return Blurred(*cloud, 0.0, True)
         plan, own = self._plan(distances(cloud.points, cloud.points), cloud.masses, cloud.masses)
         return Blurred(*cloud, own, plan.status is Status.APPROXIMATE)
 
     def compare(self, x: Blurred, y: Blurred, distances: Distances) -> Plan:
+        """Entropic plan between two distributions, or their Sinkhorn divergence where `debiased`.
+
+        Parameters
+        ----------
+        x, y : Blurred
+            Distributions as `prepare` returns them.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them.
+
+        Returns
+        -------
+        Plan
+            The rounded plan, and bounds of the exact value; with `debiased`, its value is the divergence.
+        """
         plan, entropic_value = self._plan(distances(x.points, y.points), x.masses, y.masses)
         if not self.debiased:
             return plan
@@ -137,9 +194,10 @@ class Sliced(Solver):
 
     Parameters
     ----------
-    n_projections : int
-    random_state : int
-        Of the directions, which are the same for all pairs.
+    n_projections : int, default=50
+        Number of directions.
+    random_state : int, default=0
+        Seed of the directions, which are the same for all pairs.
 
     Examples
     --------
@@ -159,6 +217,20 @@ class Sliced(Solver):
         check_number(self, "random_state", low=0, high=2**32 - 1, whole=True)
 
     def compare(self, x: Cloud, y: Cloud, distances: Distances) -> Plan:
+        """Mean of the exact distances between two distributions along random directions.
+
+        Parameters
+        ----------
+        x, y : Cloud
+            Distributions as `prepare` returns them.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them; not used.
+
+        Returns
+        -------
+        Plan
+            The value and bounds of the exact distance, without shipments.
+        """
         random = np.random.RandomState(self.random_state)  # from a number, POT would seed what threads share
         options = {"n_projections": self.n_projections, "seed": random, "p": 1, "log": True}
         sliced = import_pot(self.name).sliced_wasserstein_distance
@@ -195,9 +267,37 @@ class Gaussian(Solver):
     on_points: ClassVar[bool] = True
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
+        """Mean and covariance of one distribution.
+
+        Parameters
+        ----------
+        cloud : Cloud
+            Points with mass, and their masses, which sum to 1.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them; not used.
+
+        Returns
+        -------
+        Fitted
+            The distribution as one group, with its covariance.
+        """
         return fit_gaussians(Coarse(1).prepare(cloud, distances))
 
     def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
+        """Bures-Wasserstein distance between the Gaussians of two distributions.
+
+        Parameters
+        ----------
+        x, y : Fitted
+            Distributions as `prepare` returns them.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them; not used.
+
+        Returns
+        -------
+        Plan
+            The value and bounds of the exact distance, without shipments.
+        """
         value = float(np.sqrt(bures_squared(x, y, self.name)[0, 0]))
         return without_plan(self.name, value, moment_bounds(x.groups, y.groups))
 
@@ -211,9 +311,11 @@ class Mixture(Solver):
 
     Parameters
     ----------
-    n_components : int
-    max_pivots : int, optional
-        Of the transport between components, where to stop.
+    n_components : int, default=10
+        Number of components per distribution, at most; one with no more points than that has a component per point.
+    max_pivots : int or None, default=None
+        Pivots of the transport between components after which to stop, and `status` says so; the default is never
+        reached in practice.
 
     Examples
     --------
@@ -234,9 +336,38 @@ class Mixture(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
+        """Components of one distribution: groups of nearby points, with their means and covariances.
+
+        Parameters
+        ----------
+        cloud : Cloud
+            Points with mass, and their masses, which sum to 1.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them; not used.
+
+        Returns
+        -------
+        Fitted
+            The distribution in groups, with the covariance of each.
+        """
         return fit_gaussians(Coarse(self.n_components).prepare(cloud, distances))
 
     def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
+        """Transport between the Gaussian components of two distributions, spread over their points.
+
+        Parameters
+        ----------
+        x, y : Fitted
+            Distributions as `prepare` returns them.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them; not used.
+
+        Returns
+        -------
+        Plan
+            The plan between points, and bounds of the exact distance; its value is the root of the transport cost
+            between components.
+        """
         squared = bures_squared(x, y, self.name)
         between = solve_exact(squared, x.groups.weights, y.groups.weights, max_pivots=self.max_pivots)
         rows, cols, mass = spread_over_points(between, x.groups, y.groups)
