@@ -110,9 +110,8 @@ def _masked(values):
     return np.ma.masked_array(values, mask=np.arange(len(values)) == 1)
 
 
-# None, NaN and NA among labels are no gaps: they mark distributions whose label is not known.
+# None, NaN and NA among labels, and masked ones, are no gaps: they mark distributions whose label is not known.
 GAPS = {
-    "masked labels": lambda: _learn(_masked(_cohort()[1])),
     "labels of other names": lambda: _learn(pd.Series(_cohort()[1], index=[f"other {k}" for k in range(8)])),
     "too few labels": lambda: _learn(_cohort()[1][:-1]),
     "masked masses": lambda: gm.transport.solve(np.eye(3), _masked([1.0, 1.0, 1.0])),
@@ -123,7 +122,18 @@ GAPS = {
 }
 
 
+def _masked_labels() -> None:
+    """A masked label is one that is not known, as None is."""
+    y = list(map(str, _cohort()[1]))
+    unknown = np.array([None if k == 1 else label for k, label in enumerate(y)], dtype=object)
+    check(np.array_equal(_learn(_masked(y)), _learn(unknown)), "masked labels: not the same as unknown ones")
+
+
 def _missing(rng, tally: Tally) -> None:
+    if rng.random() < 1 / 8:
+        _masked_labels()
+        tally.note(ROWS[2], ended="unknown")
+        return
     name = str(rng.choice(list(GAPS)))
     try:
         GAPS[name]()

@@ -16,7 +16,7 @@ def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
     D, _ = gm.datasets.synth_200d(random_state=0)
     names = {
         "points": D.points,
-        "groups": np.repeat(D.names, D.sizes),
+        "samples": np.repeat(D.names, D.sizes),
         "names": D.features,
         "cost": cost,
         "changed_cost": cost + 0.01,

@@ -28,9 +28,8 @@ def main(folder, way):
     options = {"max_epochs": 6, "stopping": gm.learning.EarlyStopping(tol=0.0), "random_state": 0}
 
     def learn(path):
-        return (
-            gm.GroundMetricLearner(**options, checkpoint=gm.learning.Checkpoint(path, every=0.0)).fit(D, y).components_
-        )
+        checkpoint = None if path is None else gm.learning.Checkpoint(path, every=0.0)
+        return gm.GroundMetricLearner(**options, checkpoint=checkpoint).fit(D, y).components_
 
     def measure(path):
         return gm.pairwise_distances(D, keep=path)

@@ -67,7 +67,7 @@ OPTIONS = {
 def learner(request):
     options, y, more = OPTIONS[request.param]
     settings = {"max_epochs": 2, "strength": 1e-3, "random_state": 0} | options
-    if "metric" not in options:
+    if "diagonal" not in str(options.get("form")):
         settings.setdefault("n_components", 2)
     return gm.GroundMetricLearner(**settings).fit(D, y, **more)
 

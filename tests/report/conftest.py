@@ -4,9 +4,10 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric._internal.validation import visible
 
 SCRIPT = "<script>window.broken = 1</script>"
-NAMES = [
+GIVEN = [
     f"S1 {SCRIPT}",
     'S2 "quoted"',
     "S3 'single' & more",
@@ -14,6 +15,7 @@ NAMES = [
     "S5 🧬",
     "S6 \u202ebob\u200b",
 ]
+NAMES = [visible(name) for name in GIVEN]  # as a page shows them
 
 
 def hostile_cohort():
@@ -23,7 +25,7 @@ def hostile_cohort():
     )
     del cohort.uns["truth"]
     obs = cohort.obs
-    obs["sample"] = obs["sample"].cat.rename_categories(NAMES)
+    obs["sample"] = obs["sample"].cat.rename_categories(GIVEN)
     obs["condition"] = obs["condition"].cat.rename_categories(["<b>well</b>", 'ill "é" 🤒'])
     obs["cell_type"] = obs["cell_type"].cat.rename_categories(["A<i>", "B"])
     obs["<u>batch"] = obs["condition"].astype(str)

@@ -1,6 +1,7 @@
 """Fresh cells for every epoch: more of them are seen, and what is learned is learned as before."""
 
 import contextlib
+import sys
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_every_epoch_reads_other_cells_of_every_sample(cohort, monkeypatch):
         asked.append(rows)
         return read(matrix, rows, columns)
 
-    monkeypatch.setattr("groundmetric.tl.learn.read", spy)
+    monkeypatch.setattr(sys.modules["groundmetric.tl.learn"], "read", spy)
     gm.tl.learn(cohort, **OPTIONS, n_cells=20, resample=True)
     assert len(asked) == OPTIONS["max_epochs"]
     assert len({rows.tobytes() for rows in asked}) == OPTIONS["max_epochs"]
@@ -120,7 +121,7 @@ def assert_same(one, other):
     [
         {},
         {"neighbors": Nearest(refresh=1)},
-        {"stopping": EarlyStopping(tol=0.0, validation_fraction=0.3), "batch_key": "batch"},
+        {"stopping": EarlyStopping(tol=0.0, validation_fraction=0.3), "batch_key": "batch", "batch_size": 10},
     ],
     ids=["plain", "nearest", "validation, batches"],
 )

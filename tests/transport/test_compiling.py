@@ -16,7 +16,7 @@ CODE = """
 import logging
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 import numba
-from groundmetric.transport.masses import equal_masses
+from groundmetric.transport.problem import equal_masses
 numba.njit(lambda x: x + 1)(1)
 logging.info("now")
 assert equal_masses(4, 6) == (3, 2)

@@ -159,10 +159,12 @@ def test_distances_do_not_depend_on_other_distributions(far, cost, k):
     spoiled = gm.Distributions(points, np.repeat(D.names, D.sizes))
     metric = gm.GroundMetric(np.eye(k), cost=cost)
     plain = gm.pairwise_distances(D[[0, 1, 3]], metric=metric)
-    assert_array_equal(gm.pairwise_distances(spoiled, metric=metric)[np.ix_([0, 1, 3], [0, 1, 3])], plain)
+    # Very far points are scaled, by a power of two: another plan of the same cost may be found, summed in another order.
+    near = {"rtol": 0.0 if far < 1e100 else 1e-15}
+    assert_allclose(gm.pairwise_distances(spoiled, metric=metric)[np.ix_([0, 1, 3], [0, 1, 3])], plain, **near)
     found, places = gm.kneighbors(spoiled, n_neighbors=1, metric=metric)
     np.fill_diagonal(plain, np.inf)
-    assert_array_equal(found[[0, 1, 3], 0], plain.min(axis=1))
+    assert_allclose(found[[0, 1, 3], 0], plain.min(axis=1), **near)
     assert_array_equal(places[[0, 1, 3], 0], np.array([0, 1, 3])[plain.argmin(axis=1)])
 
 

@@ -152,6 +152,15 @@ def test_pairs_of_very_many_points_and_few_are_turned(weights, monkeypatch):
     assert_allclose(*pulls, atol=1e-12)
 
 
+def test_learning_from_very_many_points_is_refused_but_distances_are_not(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_POINTS", 20)
+    D = cohort(np.random.default_rng(0), [30, 5, 3], 2)
+    with pytest.raises(ValueError, match=r"distribution 0 has 30 points, and learning takes up to 20; .*subsample\(1000\)"):
+        transport(D)
+    assert gm.pairwise_distances(D).shape == (3, 3)
+    assert transport(D, pairs=(np.array([1]), np.array([2]))).solve(np.array([0])).size == 1
+
+
 def test_pairs_that_no_memory_holds_are_refused_before_the_work_begins(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 100)
     D = cohort(np.random.default_rng(0), [30, 5, 3], 2)

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .._internal.cache import cache_files, remove_cache
 from .options import (
     add_command,
     add_force,
@@ -76,6 +75,8 @@ def rule(text: str) -> str | int:
 
 
 def run(options: argparse.Namespace) -> None:
+    from .._internal.cache import cache_files, remove_cache  # heavy, and not needed for --help
+
     kept = _unfinished(options.output)
     check_free(options.output, force=options.force, beside=cache_files(kept))
     if kept.exists() and not options.resume:

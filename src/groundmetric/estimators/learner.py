@@ -14,7 +14,7 @@ from .._internal.alignment import Roll, aligned
 from .._internal.validation import refuse_groups, refuse_mask
 from ..distributions import Distributions, named_rows
 from ..learning.model import DiagonalModel, LinearModel, Model
-from ..learning.options import EarlyStopping, Mapped, Nearest, resolve_form
+from ..learning.options import EarlyStopping, Mapped, Nearest, resolve_form, resolve_stopping
 from ..learning.training import Outcome, Settings, Training
 from ..metrics.base import GroundMetric
 from ..metrics.cost import Cost
@@ -85,10 +85,11 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     class_weight : {None, "balanced"}
         "balanced": each class makes up the same share of the loss, however many distributions it has. None: each
         distribution does.
-    stopping : EarlyStopping
-        When learning stops before the last epoch, and the share of distributions that is held out for that.
-    solver : Exact
-        Of `groundmetric.transport`: `max_pivots` limits the simplex steps per pair (a warning says if that was
+    stopping : EarlyStopping or None
+        When learning stops before the last epoch, and the share of distributions that is held out for that. None:
+        ``EarlyStopping()``.
+    solver : Exact or None
+        Of `groundmetric.transport` (None: ``Exact()``): `max_pivots` limits the simplex steps per pair (a warning says if that was
         reached), `memory` is the megabytes that may be spent on remembering where each pair's last solve ended.
     nuisance : float
         Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels.
@@ -152,8 +153,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         cost: str = "euclidean",
         target: Any = "classes",
         class_weight: str | None = None,
-        stopping: EarlyStopping = EarlyStopping(),  # noqa: B008 (frozen)
-        solver: Exact = Exact(),  # noqa: B008
+        stopping: EarlyStopping | None = None,
+        solver: Exact | None = None,
         nuisance: float = 1.0,
         checkpoint: Any = None,
         n_jobs: int | None = None,
@@ -222,7 +223,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         check_classes(D, known, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
         centre, variance = feature_moments(D)
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-        held_out = hold_out(known.targets[0].levels, self.stopping.validation_fraction, random)
+        held_out = hold_out(known.targets[0].levels, resolve_stopping(self.stopping).validation_fraction, random)
         warn_of_strata(known, held_out)
         checkpoints = checkpoints_of(self, D, known, settings, fresh=fresh is not None)
         model = self._model(settings, centre, scale)

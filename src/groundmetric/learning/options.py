@@ -134,6 +134,8 @@ def resolve_form(form: Any) -> Mapped:
 
 
 def resolve_stopping(stopping: Any) -> EarlyStopping:
+    if stopping is None:
+        return EarlyStopping()
     if not isinstance(stopping, EarlyStopping):
         raise TypeError(f"stopping is {stopping!r}: expected EarlyStopping(tol=…, patience=…, validation_fraction=…)")
     return stopping
@@ -141,7 +143,7 @@ def resolve_stopping(stopping: Any) -> EarlyStopping:
 
 def resolve_solver(solver: Any) -> Exact:
     """The gradient needs an exact plan, so there is no other solver to learn with."""
-    if isinstance(solver, str) and solver == "exact":
+    if solver is None or (isinstance(solver, str) and solver == "exact"):
         return Exact()
     if not isinstance(solver, Exact):
         raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")

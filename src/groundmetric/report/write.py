@@ -156,11 +156,12 @@ def page(content: Content) -> str:
     )  # fmt: skip
     environment.filters["number"] = format
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
-    return environment.get_template("page.html.j2").render(
+    text = environment.get_template("page.html.j2").render(
         content=content, figures=figures, inline=inline, asset=_asset, sample_table=sample_table(content.samples),
         told_scores=_told_scores(content.evaluation), data=_shown(_data(content)),
         shapes=[_outline(m) for m in MARKERS], short_table=SHORT, least_share=LEAST,
     )  # fmt: skip
+    return text.lstrip()  # macros leave empty lines before the page
 
 
 def _shown(data: Any) -> Any:

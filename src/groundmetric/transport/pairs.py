@@ -23,6 +23,8 @@ _LINE_BATCH = 1e6
 DENSE_LIMIT = 25e6
 # Where plans are wanted, too, pairs with more entries than this (1.6 GB for every thread) are refused.
 _MOST = 4e8
+# A pivot moves up to half of the points: a pair of 100,000 and 60 takes a minute, at every step of learning.
+_MOST_POINTS = 60_000
 
 
 class PairTransport:
@@ -75,6 +77,8 @@ class PairTransport:
         self._local = threading.local()
         self._large = self._work > dense_limit
         self._check_memory()
+        if np.isinf(dense_limit):  # learning, which solves again and again
+            self._check_points()
 
     def _place_bases(self, memory: float) -> None:
         """Lay out the bases, those of the first pairs to be kept, the rest to be overwritten at every solve."""
@@ -90,16 +94,27 @@ class PairTransport:
 
     def _check_memory(self) -> None:
         """Refuse what would only end in a day, or with the memory, before the work begins."""
+        sizes = np.diff(self._points.bounds)
         work = np.where(self._large, 0.0, self._work)
         if not np.max(work, initial=0.0) > _MOST:
             return
-        pair, sizes = int(np.argmax(work)), np.diff(self._points.bounds)
+        pair = int(np.argmax(work))
         n, m = (int(sizes[side[pair]]) for side in (self.first, self.second))
         raise ValueError(
             f"distributions {self.first[pair]} and {self.second[pair]} have {n:,} and {m:,} points: a matrix of "
             f"{n * m:.1e} costs is needed to learn from them, and {_MOST:.0e} is the most; draw some of the points, "
             "about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
         )
+
+    def _check_points(self) -> None:
+        """Refuse to learn from a distribution whose solves take a minute each."""
+        sizes, used = np.diff(self._points.bounds), np.union1d(self.first, self.second)
+        if np.max(sizes[used], initial=0) > _MOST_POINTS:
+            largest = used[np.argmax(sizes[used])]
+            raise ValueError(
+                f"distribution {largest} has {sizes[largest]:,} points, and learning takes up to {_MOST_POINTS:,}; draw "
+                "some of the points, about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
+            )
 
     def move(self, distribution: int, z: np.ndarray) -> None:
         """Put the points of one distribution, (its size, n_components), to new places."""
@@ -210,6 +225,9 @@ class LineTransport(PairTransport):
 
     def _check_memory(self) -> None:
         """There is no matrix."""
+
+    def _check_points(self) -> None:
+        """A sort is quick, however many points there are."""
 
     def solve(self, which: np.ndarray) -> np.ndarray:
         self._sort()
