@@ -134,14 +134,27 @@ def shuffled(
 
     Parameters
     ----------
-    y : labels, one per distribution
-    groups : outer group of each distribution (the patient of a sample), optional
-        A group is never divided; it may hold distributions of several classes. Of 50 random divisions of the groups,
-        the one nearest to the class shares and to `test_size` is taken, and no division twice.
-    n_splits : int
-    test_size : share of the distributions that is tested
-    random_state : int, RandomState or None
+    y : array-like of shape (n_distributions,)
+        Class of each distribution.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample). A group is never divided; it may contain
+        distributions of several classes. Of 50 random divisions of the groups, the one nearest to the class shares and
+        to `test_size` is taken, and no division twice. Matched to `y` by name where both carry names.
+    n_splits : int, default=10
+        Number of splits.
+    test_size : float, default=0.2
+        Share of the distributions in the test part, between 0 and 1.
+    random_state : int, RandomState or None, default=None
+        Seed of the splits.
 
+    Returns
+    -------
+    list of (train, test)
+        Positions of the training and of the test distributions, as arrays of int.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import shuffled
     >>> splits = shuffled(["ill"] * 5 + ["well"] * 5, n_splits=3, random_state=0)
     >>> [test.size for train, test in splits]
     [2, 2, 2]
@@ -174,8 +187,28 @@ def folds(
 ) -> list[Split]:
     """Cross-validation that keeps the class shares: every distribution is tested once in each repeat.
 
-    With `groups` (the patient of a sample), a group is never divided; it may hold distributions of several classes.
+    Parameters
+    ----------
+    y : array-like of shape (n_distributions,)
+        Class of each distribution; every class needs at least `n_splits` distributions (with `groups`, groups).
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample). A group is never divided; it may contain
+        distributions of several classes. Matched to `y` by name where both carry names.
+    n_splits : int, default=5
+        Number of folds of each repeat.
+    n_repeats : int, default=1
+        Number of cross-validations, each with other folds.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds.
 
+    Returns
+    -------
+    list of (train, test)
+        Positions of the training and of the test distributions, as arrays of int; ``n_splits * n_repeats`` pairs.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import folds
     >>> splits = folds(["ill"] * 4 + ["well"] * 4, n_splits=2, random_state=0)
     >>> sorted(place for train, test in splits for place in test.tolist())
     [0, 1, 2, 3, 4, 5, 6, 7]
@@ -197,8 +230,22 @@ def folds(
 
 
 def leave_one_group_out(groups: Any) -> list[Split]:
-    """Every outer group (patient, donor, batch) is tested once, by what was learned from all others.
+    """Splits that test every outer group (patient, donor, batch) once and train on all others.
 
+    Parameters
+    ----------
+    groups : array-like of shape (n_distributions,)
+        Outer group of each distribution; at least two groups.
+
+    Returns
+    -------
+    list of (train, test)
+        Positions of the training and of the test distributions, as arrays of int; one pair per group, in the order in
+        which the groups first appear.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import leave_one_group_out
     >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
     [[0, 2], [1]]
     """
@@ -212,7 +259,24 @@ def leave_one_group_out(groups: Any) -> list[Split]:
 
 
 def leave_one_out(y: Any) -> list[Split]:
-    """Every distribution is tested once, by what was learned from all others."""
+    """Splits that test every distribution once and train on all others.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_distributions,)
+        Labels, of which only the number and the names count; at least two.
+
+    Returns
+    -------
+    list of (train, test)
+        Positions of the training and of the test distributions, as arrays of int; one pair per distribution.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import leave_one_out
+    >>> [test.tolist() for train, test in leave_one_out(["ill", "well", "ill"])]
+    [[0], [1], [2]]
+    """
     if len(y) < 2:
         raise ValueError(f"{len(y)} distributions: at least two are needed to leave one out")
     return Splits(LeaveOneOut().split(np.zeros(len(y))), numbered(y))
