@@ -25,7 +25,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         after `fit`, such as GroundMetricLearner. A copy of it is
         fitted to the training data, so that its parameters can be searched with these (``metric__strength``, …).
     weights : {"distance", "uniform"}, default="distance"
-        Votes count by one over the distance, or equally. With "distance", only neighbours at distance 0 vote where there are any.
+        Votes count by one over the distance, or equally. With "distance", only neighbours at distance 0 vote where
+        there are any.
     class_weight : {None, "balanced"}, default=None
         "balanced" divides the votes for a class by its number of training distributions, so that a rare class is
         found as easily as a common one, as balanced accuracy rewards.

@@ -28,7 +28,8 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         after `fit`, such as GroundMetricLearner. A copy of it is
         fitted to the training data; to learn from numbers it needs ``target="ordered"``.
     weights : {"distance", "uniform"}, default="distance"
-        Neighbours count by one over the distance, or equally. With "distance", only neighbours at distance 0 count where there are any.
+        Neighbours count by one over the distance, or equally. With "distance", only neighbours at distance 0 count
+        where there are any.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
 

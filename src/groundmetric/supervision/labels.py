@@ -27,8 +27,8 @@ class Classes:
 
     Parameters
     ----------
-    weight : float
-        For several labels: how much of the loss this one makes up, beside the weights of the others.
+    weight : float, default=1.0
+        Share of the loss that this label makes up among several labels, relative to the weights of the others.
 
     Examples
     --------
@@ -49,11 +49,11 @@ class Ordered:
 
     Parameters
     ----------
-    gap : float or None
-        By how much two label distances must differ to be learned from. None: a quarter of the label's standard
-        deviation.
-    weight : float
-        For several labels: how much of the loss this one makes up, beside the weights of the others.
+    gap : float or None, default=None
+        Difference that two distances between labels must exceed to form a triplet. None: a quarter of the label's
+        standard deviation.
+    weight : float, default=1.0
+        Share of the loss that this label makes up among several labels, relative to the weights of the others.
 
     Examples
     --------
@@ -76,10 +76,10 @@ class Distances(Ordered):
 
     Parameters
     ----------
-    gap : float or None
-        By how much two target distances must differ to be learned from. None: a quarter of their standard deviation.
-    weight : float
-        For several labels: how much of the loss this one makes up, beside the weights of the others.
+    gap : float or None, default=None
+        Difference that two target distances must exceed to form a triplet. None: a quarter of their standard deviation.
+    weight : float, default=1.0
+        Share of the loss that this label makes up among several labels, relative to the weights of the others.
 
     Examples
     --------
