@@ -389,12 +389,14 @@ class StrataVariance:
     """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
 
     Under W, the means m of the distributions vary by |W mᵀ|² in all, of which the effects b of the strata make up
-    |W bᵀ|². A share: to make W larger or smaller changes nothing.
+    |W bᵀ|². The share does not depend on the scale of W.
 
     Parameters
     ----------
-    means : array (n_distributions, n_features), in standardised features
-    known : Supervision with strata
+    means : array of shape (n_distributions, n_features)
+        Means of the distributions in standardised features.
+    known : Supervision
+        Labels and strata of the distributions.
     """
 
     def __init__(self, means: np.ndarray, known: Supervision) -> None:

@@ -129,11 +129,23 @@ def read_labels(
 
     Parameters
     ----------
-    y : as the user gave it
-    target : a name, an object, or a list of them for several labels
-    roll : whom labels are given for, by whose names they go
-    by_row : whether these are points rather than distributions
-    class_weight : None, or "balanced" where each class makes up the same share of the loss
+    y : Any
+        Labels as the user passed them.
+    target : str, Classes, Ordered, Distances or a list of these
+        Kind of the label; a list for several labels.
+    roll : Roll
+        Names of the items that have a label each, in order.
+    D : Distributions
+        The distributions.
+    by_row : bool
+        Whether the items are points rather than distributions.
+    class_weight : {None, "balanced"}, default=None
+        "balanced": each class makes up the same share of the loss.
+
+    Returns
+    -------
+    list of Label
+        One for each target.
     """
     check_class_weight(class_weight)
     kinds = resolve_targets(target)
