@@ -22,8 +22,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         Number of nearest training distributions that vote; not more than there are.
     metric : GroundMetric, str or estimator, default="euclidean"
         Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
-        after `fit`, such as GroundMetricLearner. A copy of it is
-        fitted to the training data, so that its parameters can be searched with these (``metric__strength``, …).
+        after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data, so that
+        its parameters can be searched together with these (``metric__strength``, …).
     weights : {"distance", "uniform"}, default="distance"
         Votes count by one over the distance, or equally. With "distance", only neighbours at distance 0 vote where
         there are any.

@@ -25,8 +25,8 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         Number of nearest training distributions that are averaged; not more than there are.
     metric : GroundMetric, str or estimator, default="euclidean"
         Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
-        after `fit`, such as GroundMetricLearner. A copy of it is
-        fitted to the training data; to learn from numbers it needs ``target="ordered"``.
+        after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data; to learn
+        from numbers, GroundMetricLearner needs ``target="ordered"``.
     weights : {"distance", "uniform"}, default="distance"
         Neighbours count by one over the distance, or equally. With "distance", only neighbours at distance 0 count
         where there are any.
