@@ -68,28 +68,33 @@ def pairwise_distances(
 ) -> np.ndarray:
     """Wasserstein distances between all distributions of A and of B (or among those of A): exact, or by a variant.
 
-    `bounded_distances` gives the same values with bounds of the optimal ones, and how the solver ended.
+    `bounded_distances` returns the same values with bounds of the optimal ones and the status of the solves.
 
     Parameters
     ----------
-    A, B : Distributions or array of shape (n_points, n_features)
-        The rows of an array are distributions of one point each.
-    metric : GroundMetric or str
-        A name is that of a distance between points that scikit-learn knows ("euclidean", "cityblock", "cosine", …).
-    solver : str or Solver
+    A : Distributions or array of shape (n_points, n_features)
+        First cohort. The rows of an array are distributions of one point each.
+    B : Distributions, array of shape (n_points, n_features) or None, default=None
+        Second cohort, of the same features. None compares the distributions of `A` with each other.
+    metric : GroundMetric or str, default="euclidean"
+        Distance between points. A name is that of a distance of scikit-learn ("euclidean", "cityblock", "cosine", …).
+    solver : str or Solver, default="exact"
         "exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto", or an object
         from `groundmetric.transport`.
-    n_jobs : int or None
-        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
-    max_pivots : int or None
-        Limit per pair; a warning says if it was reached.
-    verbose : int
-        1 shows a progress bar where there is a terminal, and says which variant was used and what error is possible.
-    keep : path or None
-        File where exact distances are kept pair by pair, as they are found. Pairs that are there already, of the same
-        points, masses and metric, are not computed again.
+    n_jobs : int or None, default=None
+        Number of threads; None means one, -1 one per core. The result is the same for any number, and on a cluster.
+    max_pivots : int or None, default=None
+        Pivots of the simplex per pair at most, for solvers that have this option; a warning says if the limit was
+        reached. None is a limit that is not reached in practice.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal, and prints which solver "auto" has chosen and the possible
+        error of a variant.
+    keep : path-like or None, default=None
+        File to which exact distances are written pair by pair, as they are found. Pairs in the file, of the same
+        points, masses and metric, are not computed again. Only for the exact solver.
     **options : Any
-        Of the solver, e.g. ``n_groups`` of "coarse"; see the classes in `groundmetric.transport`.
+        Options of a solver that is given by name, e.g. ``n_groups`` of "coarse"; see the classes in
+        `groundmetric.transport`.
 
     Returns
     -------
@@ -120,16 +125,33 @@ def bounded_distances(
     keep: str | os.PathLike | None = None,
     **options: Any,
 ) -> BoundedDistances:
-    """`pairwise_distances` with bounds of the optimal values, the solver as it was used, and how each pair ended.
+    """Wasserstein distances as in `pairwise_distances`, with bounds of the optimal values and the status of the solves.
 
     Parameters
     ----------
-    A, B, metric, solver, n_jobs, max_pivots, verbose, keep, **options : Any
-        As in `pairwise_distances`.
+    A : Distributions or array of shape (n_points, n_features)
+        First cohort. The rows of an array are distributions of one point each.
+    B : Distributions, array of shape (n_points, n_features) or None, default=None
+        Second cohort, of the same features. None compares the distributions of `A` with each other.
+    metric : GroundMetric or str, default="euclidean"
+        Distance between points, as in `pairwise_distances`.
+    solver : str or Solver, default="exact"
+        Solver of all pairs, as in `pairwise_distances`.
+    n_jobs : int or None, default=None
+        Number of threads; None means one, -1 one per core.
+    max_pivots : int or None, default=None
+        Pivots of the simplex per pair at most, as in `pairwise_distances`.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal, as in `pairwise_distances`.
+    keep : path-like or None, default=None
+        File of exact distances that are not computed again, as in `pairwise_distances`.
+    **options : Any
+        Options of a solver that is given by name.
 
     Returns
     -------
     transport.BoundedDistances
+        Distances, lower and upper bounds, the solver with its options, and the number of solves by status.
 
     Examples
     --------
@@ -271,25 +293,31 @@ def kneighbors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nearest neighbours of every distribution of A among those of B (or among the others of A), exactly.
 
-    Lower bounds (the distance between means, transport along a few lines, and potentials that the costs allow) rule
-    most pairs out without a solve; `search_neighbors` says how many were left.
+    Where the metric is a projection to at most 32 components (the Euclidean metric has one per feature), lower bounds
+    rule most pairs out without a solve: the distance between means, transport along a few lines, and potentials that
+    the costs allow. `search_neighbors` counts the pairs that were solved. Under any other metric all pairs are solved.
 
     Parameters
     ----------
-    A, B : Distributions or array of shape (n_points, n_features)
-        The rows of an array are distributions of one point each.
-    n_neighbors : int
-    metric : GroundMetric or str
-        As in `pairwise_distances`.
-    n_jobs : int or None
-        Threads; None means one, -1 one per core.
-    max_pivots : int or None
-        Limit per pair; a warning says if it was reached.
+    A : Distributions or array of shape (n_points, n_features)
+        Distributions whose neighbours are searched. The rows of an array are distributions of one point each.
+    B : Distributions, array of shape (n_points, n_features) or None, default=None
+        Distributions to search among. None searches among the other distributions of `A`.
+    n_neighbors : int, default=5
+        Number of neighbours of each distribution.
+    metric : GroundMetric or str, default="euclidean"
+        Distance between points, as in `pairwise_distances`.
+    n_jobs : int or None, default=None
+        Number of threads; None means one, -1 one per core.
+    max_pivots : int or None, default=None
+        Pivots of the simplex per pair at most; a warning says if the limit was reached.
 
     Returns
     -------
-    distances, indices : array of shape (len(A), n_neighbors)
-        Nearest first; equal distances by index.
+    distances : array of shape (len(A), n_neighbors)
+        Distances to the neighbours, the nearest first.
+    indices : array of shape (len(A), n_neighbors)
+        Positions of the neighbours in `B` (or in `A`); equal distances are ordered by position.
 
     Examples
     --------
@@ -303,12 +331,14 @@ def kneighbors(
 
 
 class NeighborSearch(NamedTuple):
-    """Nearest neighbours, and what the search took; the result of `search_neighbors`.
+    """Nearest neighbours and the number of solves; the result of `search_neighbors`.
 
     Attributes
     ----------
-    distances, indices : array of shape (len(A), n_neighbors)
-        Nearest first; equal distances by index.
+    distances : array of shape (len(A), n_neighbors)
+        Distances to the neighbours, the nearest first.
+    indices : array of shape (len(A), n_neighbors)
+        Positions of the neighbours; equal distances are ordered by position.
     n_solves : int
         Pairs that were solved exactly; bounds ruled the others out.
     """
@@ -327,16 +357,27 @@ def search_neighbors(
     n_jobs: int | None = None,
     max_pivots: int | None = None,
 ) -> NeighborSearch:
-    """`kneighbors` with the number of pairs that had to be solved.
+    """Nearest neighbours as in `kneighbors`, with the number of pairs that had to be solved.
 
     Parameters
     ----------
-    A, B, n_neighbors, metric, n_jobs, max_pivots : Any
-        As in `kneighbors`.
+    A : Distributions or array of shape (n_points, n_features)
+        Distributions whose neighbours are searched. The rows of an array are distributions of one point each.
+    B : Distributions, array of shape (n_points, n_features) or None, default=None
+        Distributions to search among. None searches among the other distributions of `A`.
+    n_neighbors : int, default=5
+        Number of neighbours of each distribution.
+    metric : GroundMetric or str, default="euclidean"
+        Distance between points, as in `pairwise_distances`.
+    n_jobs : int or None, default=None
+        Number of threads; None means one, -1 one per core.
+    max_pivots : int or None, default=None
+        Pivots of the simplex per pair at most; a warning says if the limit was reached.
 
     Returns
     -------
     NeighborSearch
+        Distances and positions of the neighbours, and the number of solves.
 
     Examples
     --------

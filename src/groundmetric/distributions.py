@@ -27,16 +27,15 @@ class Distributions:
     points : array or sparse matrix of shape (n_points, n_features)
         All points of all distributions, in any row order. float32 stays float32, everything else becomes float64.
     samples : sequence of length n_points
-        Which distribution each point belongs to: any hashable values.
-    weights : sequence of length n_points, optional
-        Mass of each point, scaled so that every distribution has mass 1. Default: equal masses.
-    features : sequence of str, optional
-        Names of the features; taken from the columns where `points` is a data frame.
-    annotations : dict of str to sequences of length n_points, optional
-        What else is known of each point (a cell's type, say); not used in learning, kept through slicing.
-
-    Where `points` (or else `samples`) carry an index of pandas, samples, weights and annotations that carry one as well
-    go by it and not by position.
+        Distribution that each point belongs to, as any hashable value. Required.
+    weights : sequence of length n_points or None, default=None
+        Mass of each point, scaled so that every distribution has mass 1. None means equal masses.
+    features : sequence of str or None, default=None
+        Names of the features. None takes the names of the columns where `points` is a data frame.
+    annotations : dict of str to sequences of length n_points or None, default=None
+        Further values of each point (the type of a cell, say). Learning ignores them; slices include them.
+    **other : Any
+        Refused with a TypeError; for `groups`, the error says that `samples` is meant.
 
     Attributes
     ----------
@@ -50,10 +49,18 @@ class Distributions:
     weights : array of shape (n_points,)
         Masses; those of one distribution sum to 1.
     order : array of shape (n_points,)
-        Where each row of `points` stood in the input.
+        Row of the input that each row of `points` comes from.
+    uniform : array of bool of shape (n_distributions,)
+        True for distributions whose points are known to have the same mass.
     features : list of str or None
+        Names of the features.
     annotations : dict of arrays
-        In the order of `points`.
+        Annotations in the order of `points`.
+
+    Notes
+    -----
+    Where `points` (or else `samples`) has a pandas index, those of `samples`, `weights` and `annotations` that have an
+    index too are matched by it; without an index they are matched by position.
 
     Examples
     --------
@@ -108,8 +115,24 @@ class Distributions:
     def from_arrays(
         cls, arrays: Sequence[Any], names: Sequence[Hashable] | None = None, *, features: Sequence[str] | None = None
     ) -> Distributions:
-        """One distribution per array of shape (n_points, n_features); named 0, 1, 2, … unless `names` are given.
+        """Make one distribution of each array, all of its points with the same mass.
 
+        Parameters
+        ----------
+        arrays : sequence of arrays or sparse matrices of shape (n_points, n_features)
+            Points of each distribution: at least one, and the same number of features in all.
+        names : sequence of hashable values or None, default=None
+            Name of each distribution, without repetition. None names them 0, 1, 2, ….
+        features : sequence of str or None, default=None
+            Names of the features.
+
+        Returns
+        -------
+        Distributions
+            The distributions in the order of the arrays.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> len(Distributions.from_arrays([np.zeros((3, 2)), np.ones((5, 2))]))
         2
@@ -173,7 +196,20 @@ class Distributions:
         return Roll(self.names, self._numberings)
 
     def with_points(self, points: Any, features: Sequence[str] | None = None) -> Distributions:
-        """The same distributions, names and masses, with other values for every point, in the order of `points`."""
+        """Replace the coordinates of all points; names, masses and annotations stay the same.
+
+        Parameters
+        ----------
+        points : array or sparse matrix of shape (n_points, n_features)
+            New coordinates, one row for each row of the present `points`; the number of features may differ.
+        features : sequence of str or None, default=None
+            Names of the new features. None means that they have no names.
+
+        Returns
+        -------
+        Distributions
+            New distributions; the present ones are not changed.
+        """
         part = self[:]
         points = _as_points(points)
         if points.shape[0] != self.points.shape[0]:
@@ -183,13 +219,35 @@ class Distributions:
         return part
 
     def with_mass(self) -> Distributions:
-        """The same distributions without the points that weigh nothing (below 2⁻⁶⁰): they take no part in transport."""
+        """Remove points of zero mass (below 2⁻⁶⁰), which take no part in transport.
+
+        Returns
+        -------
+        Distributions
+            The distributions without these points; the object itself where there are none.
+        """
         keep = np.flatnonzero(self.weights >= 2.0**-60)
         return self if keep.size == self.weights.size else self._keep_rows(keep)
 
     def subsample(self, n: int, *, random_state: Any = None) -> Distributions:
-        """At most n points of each distribution, drawn at random; those with fewer keep all. Masses sum to 1 again.
+        """Draw at most `n` points of each distribution at random, without replacement.
 
+        The masses of the drawn points are scaled so that every distribution has mass 1 again.
+
+        Parameters
+        ----------
+        n : int
+            Points per distribution; a distribution of fewer points keeps all.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        Distributions
+            The same distributions with the points that were drawn, in the order that they had.
+
+        Examples
+        --------
         >>> Distributions([[0.0], [1.0], [2.0]], samples=["a", "a", "b"]).subsample(1, random_state=0).sizes.tolist()
         [1, 1]
         """
@@ -218,7 +276,13 @@ class Distributions:
         return part
 
     def means(self) -> np.ndarray:
-        """Mean point of each distribution, (n_distributions, n_features)."""
+        """Mean of the points of each distribution, weighted by their masses.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_features)
+            A row for each distribution.
+        """
         means = np.empty(self.shape)
         # Some at a time: a product makes a copy of the points in double precision.
         cuts = np.flatnonzero(np.diff(self.bounds[:-1] // _BLOCK)) + 1

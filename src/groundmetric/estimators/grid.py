@@ -85,7 +85,7 @@ SPACES = ("features", "components")
 
 
 def usable_spaces(spaces: tuple[str, ...], D: Distributions, learner: GroundMetricLearner) -> list[str]:
-    """Those that differ here: components are for many more features than there are components, and a plain W."""
+    """Search spaces that apply: components only with more than 50 features, a linear form and no array as `init`."""
     plain = learner.form == "linear" and isinstance(learner.init, str)
     wide = D.shape[1] > 2 * MOST_COMPONENTS
     return [space for space in spaces if space == "features" or (plain and wide)] or ["features"]
@@ -125,9 +125,20 @@ def neighbourhood_probabilities(distances: np.ndarray, known: np.ndarray, n_clas
 
     Parameters
     ----------
-    distances : array (n_held_out, n_known)
-    known : classes of the columns
+    distances : array of shape (n_held_out, n_known)
+        Distances from held-out to known distributions.
+    known : array of int of shape (n_known,)
+        Classes of the known distributions.
+    n_classes : int
+        Number of classes.
 
+    Returns
+    -------
+    array of shape (n_held_out, n_classes)
+        Probabilities, each row summing to 1.
+
+    Examples
+    --------
     >>> neighbourhood_probabilities(np.array([[0.1, 5.0], [5.0, 0.1]]), np.array([0, 1]), 2).argmax(axis=1).tolist()
     [0, 1]
     """

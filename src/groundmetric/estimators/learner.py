@@ -51,81 +51,88 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
     Parameters
     ----------
-    n_components : int or None
-        Rows of W (the rank k). None: 5, or the number of features where that is less.
-    margin : float
-        By how much other classes should be farther away (α), in units of the mean distance at the start.
-    penalty : {"l2", "l2_squared", "l1", "group", "nuclear"}, None or an object with ``value`` and ``gradient``
-        On the components for standardised features: Frobenius norm, its square, sum of absolute values, sum of the
-        features' norms, sum of singular values. See `groundmetric.learning`.
-    strength : float
+    n_components : int or None, default=None
+        Number of rows of W (the rank k). None: 5, or the number of features where that is less. A diagonal metric has
+        one per feature, and needs None.
+    margin : float, default=1.0
+        Distance by which other classes should be farther away (α), in units of the mean distance at the start.
+    penalty : str, None or an object with ``value`` and ``gradient``, default="l2"
+        Penalty on the components for standardised features: "l2" (Frobenius norm), "l2_squared" (its square), "l1"
+        (sum of absolute values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values). See
+        `groundmetric.penalties`.
+    strength : float, default=0.1
         Weight of the penalty (λ); 1 makes it as large at the start as a violation by one mean distance.
-    n_neighbors : int
-        Neighbours (t) per anchor and class: t² (C - 1) triplets for every distribution.
-    neighbors : {"random", "nearest"} or Nearest
-        How they are chosen: once at random, or those nearest under the present metric, every few epochs.
-    init : {"discriminant", "random"} or array of shape (n_components, n_features)
-        Where W starts: at a linear discriminant of the distributions' means, at random, or as given.
-    learning_rate : float
+    n_neighbors : int, default=3
+        Neighbours (t) per anchor and class: up to t² (C - 1) triplets for every distribution, with C classes.
+    neighbors : {"random", "nearest"} or Nearest, default="random"
+        Choice of the neighbours: once at random, or those nearest under the present metric, again every few epochs.
+    init : {"discriminant", "random"} or array of shape (n_components, n_features), default="discriminant"
+        First W: linear discriminants of the distributions' means, random entries, or the given array, for features as
+        given (of a diagonal metric, weights of shape (n_features,)).
+    learning_rate : float, default=0.01
         Step of Adam; falls to 0 over `max_epochs` along half a cosine.
-    max_epochs : int
-    batch_size : int
-        Triplets per step, about: all triplets of an anchor stay together, because they share distances.
-    form : {"linear", "diagonal"} or Mapped
-        What is learned: W, or only a weight for each feature (W is diagonal, and as many components as features); with
-        ``Mapped(transformer)``, either of these among mapped features.
-    cost : {"euclidean", "manhattan", "squared"}
-        What the step s = W(x - y) costs: |s|, the sum of its absolute entries, or |s|². The last makes distances
-        between distributions W2² instead of W1: no metric, and the margin is in units of squared distances.
-    target : {"classes", "ordered", "distances"}, Classes, Ordered, Distances or a list of these
-        What the labels are. "classes": those of one class belong together. "ordered": numbers, or ordered categories of
+    max_epochs : int, default=50
+        Passes over all triplets at most; `stopping` may end learning before.
+    batch_size : int, default=128
+        Triplets per step, about: all triplets of an anchor are in the same batch, because they share distances.
+    form : {"linear", "diagonal"} or Mapped, default="linear"
+        Form of the metric: a full W, or only a weight for each feature (W is diagonal); with ``Mapped(transformer)``,
+        either of these on the features that a scikit-learn transformer returns.
+    cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
+        Cost of the step s = W(x - y): |s|, the sum of its absolute entries, or |s|². The last makes distances between
+        distributions W2² instead of W1: no metric, and the margin is in units of squared distances.
+    target : {"classes", "ordered", "distances"}, Classes, Ordered, Distances or a list of these, default="classes"
+        Kind of the labels. "classes": those of one class belong together. "ordered": numbers, or ordered categories of
         pandas; the farther apart two values, the farther apart their distributions. "distances": a matrix of target
         distances between the distributions (the paper's W*), NaN where one is not known. A list: several labels. The
-        objects have a gap, and a weight among several; see `groundmetric.learning`.
-    class_weight : {None, "balanced"}
-        "balanced": each class makes up the same share of the loss, however many distributions it has. None: each
-        distribution does.
-    stopping : EarlyStopping or None
-        When learning stops before the last epoch, and the share of distributions that is held out for that. None:
-        ``EarlyStopping()``.
-    solver : Exact or None
-        Of `groundmetric.transport` (None: ``Exact()``): `max_pivots` limits the simplex steps per pair (a warning says if that was
-        reached), `memory` is the megabytes that may be spent on remembering where each pair's last solve ended.
-    nuisance : float
-        Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels.
-    checkpoint : Checkpoint, path or None
-        File for the state of learning, from which the same fit goes on after an accident or Ctrl-C, to the same
+        objects have a weight among several labels, and those of numbers a gap; see `groundmetric.learning`.
+    class_weight : {None, "balanced"}, default=None
+        "balanced": each class makes up the same share of the loss, however many distributions it has. None: all
+        triplets count the same, so that classes of more distributions make up more.
+    stopping : EarlyStopping or None, default=None
+        Rule by which learning stops before the last epoch, and the share of distributions that is held out for it.
+    solver : Exact or None, default=None
+        Solver of `groundmetric.transport`: `max_pivots` limits the simplex steps per pair (a warning says if the limit
+        was reached), `memory` the megabytes of bases from which the next solves of the same pairs start warm.
+    nuisance : float, default=1.0
+        Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels;
+        without `strata` it has no effect.
+    checkpoint : Checkpoint, path-like or None, default=None
+        File for the state of learning, from which the same fit continues after an accident or Ctrl-C, with the same
         result. A file that is no checkpoint is refused.
-    n_jobs : int or None
-        Threads; None means one, -1 one per core. The result is the same for any number, and on a cluster
-        (``joblib.parallel_config(backend="dask")``).
-    random_state : int, RandomState or None
-        Seed of the start, the triplets and the batches.
-    verbose : int
+    n_jobs : int or None, default=None
+        Number of threads; None means one, -1 one per core. The result is the same for any number.
+    random_state : int, RandomState or None, default=None
+        Seed of the start, the triplets, the batches and the held-out distributions.
+    verbose : int, default=0
         1 shows a progress bar where there is a terminal.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        W for the features as given.
+        W for the features as given, or for mapped features where `form` is Mapped. Of a diagonal metric, only the rows
+        of features whose weight is not 0.
     metric_ : GroundMetric
         The learned metric.
+    feature_map_ : transformer
+        The fitted transformer, where `form` is Mapped.
     history_ : dict of str to arrays
         An entry per epoch: loss, penalty, active (share of triplets within the margin), solved and saved (pairs),
         pivots, validation_loss, seconds_project, seconds_transport, seconds_gradient.
     n_iter_ : int
-        Epochs done.
+        Number of epochs done.
     converged_ : bool
-        Whether the loss stopped falling before `max_epochs`.
+        Whether learning stopped by itself: the loss settled (see EarlyStopping), no triplet was within the margin, or
+        the penalty had shrunk the metric to nearly 0.
     loss_ : float
-        Last loss with penalty (held-out loss where there is one), in units of the mean distance at the start.
+        Last loss with penalty (the best held-out loss where there is one), in units of the mean distance at the start.
     classes_ : array
-        The labels in order (of ordered ones, the values that there are; of distances, none). Of several labels, an
-        array with such an array for each.
+        The labels in order (of ordered ones, the values that occur; of distances, none). Of several labels, an array
+        with such an array for each.
     n_features_in_ : int
-        Features of the points.
+        Number of features of the points.
     feature_names_in_ : array of str
-        Their names, where the data have names.
+        Names of the features, where the data have names.
 
     Examples
     --------
@@ -186,7 +193,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     def fit(
         self, X: Any, y: Any, samples: Any = None, strata: Any = None, *, fresh: Any = None, **other: Any
     ) -> GroundMetricLearner:
-        """Learn from Distributions with a label each, or from points.
+        """Learn the metric from labelled distributions, or from labelled points.
 
         Parameters
         ----------
@@ -194,25 +201,25 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             Distributions, or points as rows.
         y : array-like
             Labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
-            table with a column for each, or a list of them. None, NaN, NaT or masked: no label. What carries names (a
-            Series, a dict, both sides of a table of distances) goes by the names of the distributions (or the index of
-            the rows), in any order; so do samples and strata.
-        samples : array-like, optional
-            For points: which distribution each row belongs to. Without, every row is a distribution of its own, and
-            this is metric learning on points.
-        strata : array-like, optional
+            table with a column for each, or a list of them. None, NaN, NaT or masked: no label. Labels that carry names
+            (a Series, a dict, both sides of a table of distances) are matched to the names of the distributions (or the
+            index of the rows), in any order; so are samples and strata.
+        samples : array-like of shape (n_points,) or None, default=None
+            For points: distribution that each row belongs to. None: every row is a distribution of its own, and this is
+            metric learning on points.
+        strata : array-like or None, default=None
             Batch, site or donor of each distribution (or row), which the metric should not learn: distributions should
             be nearer to those of like label in other strata than to those of unlike label in their own.
-        fresh : callable, optional
-            From a number of epochs to the Distributions of `X` with other points, which are learned from thereafter;
-            all need a label. With a checkpoint, the same number must give the same ones.
-        **other
-            Refused, with a hint where `groups` is meant to be `samples`.
+        fresh : callable or None, default=None
+            Function from the number of epochs done to the Distributions of `X` with other points, from which the next
+            epoch learns; all need a label. With a checkpoint, the same number must return the same points.
+        **other : Any
+            Refused with a TypeError; for `groups`, the error says that `samples` is meant.
 
         Returns
         -------
         GroundMetricLearner
-            Itself.
+            The learner itself.
         """
         refuse_groups(other, "fit")
         check_fresh(self, X, fresh)
@@ -237,7 +244,18 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Points (or the points of Distributions) in the learned space, (n_points, n_components)."""
+        """Project points to the learned space.
+
+        Parameters
+        ----------
+        X : Distributions, array or sparse matrix of shape (n_points, n_features)
+            Points as rows; of Distributions, their `points` in order.
+
+        Returns
+        -------
+        array of shape (n_points, n_components)
+            The projected points.
+        """
         check_is_fitted(self)
         if not isinstance(X, Distributions):
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)

@@ -147,17 +147,22 @@ def with_points(D: Distributions, points: Any, features: list | None) -> Distrib
 
 
 class SelectedFeatures(Prepared):
-    """A method that is shown only some features, chosen by their variance over the points that it is fitted on.
+    """A method on selected features, chosen by their variance over the points that it is fitted on.
 
     Parameters
     ----------
-    method : estimator, as `evaluation.compare` takes them
-    rule : "variance" (those whose variance is above the average, the paper's rule), or how many of the most variable
+    method : estimator
+        Method, as `evaluation.compare` takes them.
+    rule : "variance" or int, default="variance"
+        "variance" selects the features whose variance is above the average (the paper's rule); an int, so many of the
+        most variable.
 
     Attributes
     ----------
-    places_ : the chosen features
-    method_ : the method, fitted on them
+    places_ : array of int
+        Columns of the selected features.
+    method_ : estimator
+        The method, fitted on the selected features.
 
     Examples
     --------

@@ -16,20 +16,29 @@ from ._base import NearestDistributions, mean_values
 class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     """Predict a number for a distribution from those of the distributions nearest to it in exact Wasserstein distance.
 
-    The prediction is the mean of the neighbours' values. Of ordered classes (0, 1, 2, …) it is the expected rank.
+    The prediction is the weighted mean of the neighbours' values. Of ordered classes (0, 1, 2, …) it is the expected
+    rank.
 
     Parameters
     ----------
-    n_neighbors : int
-    metric : GroundMetric, the name of a distance between points, or a GroundMetricLearner
-        A learner is fitted to the training data first; for numbers it needs ``target="ordered"``.
-    weights : {"distance", "uniform"}
-        Whether nearer neighbours count more, by one over the distance.
-    n_jobs : int or None
+    n_neighbors : int, default=5
+        Number of nearest training distributions that are averaged; not more than there are.
+    metric : GroundMetric, str or estimator, default="euclidean"
+        Distance between points: a metric, the name of a distance of scikit-learn, or an estimator that has a `metric_`
+        after `fit`, such as GroundMetricLearner. A copy of such an estimator is fitted to the training data; to learn
+        from numbers, GroundMetricLearner needs ``target="ordered"``.
+    weights : {"distance", "uniform"}, default="distance"
+        Neighbours count by one over the distance, or equally. With "distance", only neighbours at distance 0 count
+        where there are any.
+    n_jobs : int or None, default=None
+        Number of threads of the neighbour search; None means one, -1 one per core.
 
     Attributes
     ----------
-    metric_ : the metric that is used
+    metric_ : GroundMetric or str
+        Metric between points: the learned one where `metric` is a learner.
+    n_features_in_ : int
+        Number of features of the points.
 
     Examples
     --------
@@ -41,7 +50,23 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     """
 
     def fit(self, X: Any, y: Any, strata: Any = None) -> TransportKNeighborsRegressor:
-        """Keep the training distributions; fit the metric first where it is a learner, which is given the strata."""
+        """Store the training distributions; where `metric` is a learner, fit a copy of it to them first.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Training distributions. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,) or (n_distributions, n_outputs)
+            Finite numbers; matched by name where they carry names (a Series, a dict).
+        strata : array-like of shape (n_distributions,) or None, default=None
+            Batch, site or donor of each distribution, passed on to the `fit` of the learner. An error where `metric`
+            is not a learner.
+
+        Returns
+        -------
+        TransportKNeighborsRegressor
+            The estimator itself.
+        """
         D = as_distributions(X)
         values = np.array(real_array(aligned(y, D.roll, "y"), "y"), dtype=np.float64)
         if values.ndim == 0 or values.ndim > 2 or len(values) != len(D):
@@ -53,11 +78,37 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The mean value of each distribution's neighbours."""
+        """Weighted mean of the values of each distribution's neighbours.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to predict for. The rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions,) or (n_distributions, n_outputs)
+            Predicted values.
+        """
         distances, places = self.kneighbors(X)
         return mean_values(distances, self._values[places], self.weights)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R²; values and weights that carry names go by those of the distributions."""
+        """Coefficient of determination, R², of the predicted values.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to predict for. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,) or (n_distributions, n_outputs)
+            True values; matched by name where they carry names.
+        sample_weight : array-like of shape (n_distributions,) or None, default=None
+            Weight of each distribution; matched by name where they carry names.
+
+        Returns
+        -------
+        float
+            R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
+        """
         D = as_distributions(X)
         return super().score(D, aligned(y, D.roll, "y"), aligned(sample_weight, D.roll, "sample_weight"))

@@ -57,10 +57,11 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
 
     Every point of the grid learns from all folds but one and is judged on that one. Hopeless points are abandoned
     early: all learn from 100 points per distribution for a tenth of the epochs, the best third for three tenths, the
-    best eighth from all points to the end; one whose penalty outweighs the labels, so that it ends at a metric of 0, is
-    abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote by e^(-distance),
-    each class counting the same, and votes made less sure where they are surer than right: what has been learned from
-    few distributions is too sure of itself on others, but which class has most votes does not depend on that.
+    best eighth (three at least) from all points to the end; one whose penalty outweighs the labels, so that it ends at
+    a metric of 0, is abandoned at once. The score is smooth: the log-probability of the true class when neighbours vote
+    by e^(-distance / τ), where τ adapts to the scale of the metric and each class counts the same. Votes that are more
+    confident than correct are softened first, which does not change the class with most votes: a metric learned from
+    few distributions is overconfident on others.
 
     With few distributions the best of many settings is best by luck. So the search begins with the learner's own
     setting (the point of the grid nearest to it, in the better one of `spaces`), follows it to the end, and leaves it
@@ -75,26 +76,43 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
 
     Parameters
     ----------
-    learner : GroundMetricLearner or None
-        Whose other parameters are used. None: the default ones, but each class counts the same in the loss
+    learner : GroundMetricLearner or None, default=None
+        Learner whose other parameters are used; its cost must be Euclidean and its form not Mapped, so that metrics
+        can be averaged. None: the default parameters, but each class counts the same in the loss
         (``class_weight="balanced"``), as it does in the score.
-    margins, strengths : sequences of float
-    shrinkages : sequence of float from 0 (learned) to 1 (labels ignored)
-    spaces : sequence of {"features", "components"}
-        Where to learn: among all features, or among the 25 leading principal components of more than 50.
-    validation : int or float
-        Number of folds (fewer where a class has fewer distributions), or the share that is held out once.
-    n_jobs : int or None, processes
-    random_state : int, RandomState or None
-    verbose : int
+    margins : sequence of float, default=(0.1, 1.0, 10.0)
+        Margins of the grid, above 0.
+    strengths : sequence of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
+        Strengths of the penalty of the grid.
+    shrinkages : sequence of float, default=(0.0, 0.25, 0.5, 0.75, 1.0)
+        Weights of the metric that does not know the labels, from 0 (learned metric only) to 1 (labels ignored).
+    spaces : sequence of {"features", "components"}, default=("features", "components")
+        Spaces to learn in: all features, or their 25 leading principal components. Components are tried only where
+        there are more than 50 features, and the learner has ``form="linear"`` and no array as `init`.
+    validation : int or float, default=3
+        Number of folds (fewer where a class has fewer distributions or groups), or the share that is held out once.
+    n_jobs : int or None, default=None
+        Number of processes; None means one, -1 one per core.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds, the subsamples and the learners.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
 
     Attributes
     ----------
     metric_ : GroundMetric
-    learner_ : the learner that was used
-    best_params_ : dict of space, margin, strength and epochs (those of the best setting), shrinkage and reference
-    scores_ : list of dicts, one for every setting and shrinkage that was tried
-    classes_ : array of labels
+        Average of the metrics of the chosen settings and the metric that they are shrunk towards.
+    learner_ : GroundMetricLearner
+        Learner whose parameters were used; not fitted itself.
+    best_params_ : dict
+        Space, margin, strength and epochs of the best setting (None where every metric vanished), shrinkage, and
+        reference: the metric that is shrunk towards, "standardised", "given" or None.
+    scores_ : list of dict
+        Space, margin, strength, epochs, shrinkage, reference and score of every setting and shrinkage that was tried.
+    classes_ : array of shape (n_classes,)
+        Classes in sorted order.
+    n_features_in_ : int
+        Number of features of the points.
 
     Examples
     --------
@@ -133,13 +151,22 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> GroundMetricLearnerCV:
-        """Search, then average.
+        """Search margin, strength, epochs and shrinkage, then average the metrics of the best settings.
 
         Parameters
         ----------
-        X : Distributions
-        y : labels, one per distribution; these and groups go by name where they carry names
-        groups : outer group of each distribution (the patient of a sample), optional: never divided between folds
+        X : Distributions or array of shape (n_points, n_features)
+            Training distributions. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            Classes; matched by name where they carry names (a Series, a dict).
+        groups : array-like of shape (n_distributions,) or None, default=None
+            Outer group of each distribution (the patient of a sample), never divided between folds; matched by name
+            where they carry names.
+
+        Returns
+        -------
+        GroundMetricLearnerCV
+            The estimator itself.
         """
         D = as_distributions(X).with_mass()
         labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)

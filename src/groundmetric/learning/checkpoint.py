@@ -65,14 +65,16 @@ def check_place(path: str | os.PathLike) -> Path:
 
 
 class Checkpoints:
-    """States of a run in a file; the one before is kept beside it, as ``<path>.before``.
+    """File of the last state of a run, with the state before it in ``<path>.before``.
 
     Parameters
     ----------
-    path : file
-    every : seconds between two states at least
+    path : path-like
+        File of the last state.
+    every : float
+        Seconds between two states at least.
     belongs_to : dict of str to str
-        What the states are of, by name ("data", "labels", …): digests that must be the same when they are read again.
+        Digests by name ("data", "labels", …) of what the states depend on, which must be the same when they are read.
     """
 
     def __init__(self, path: str | os.PathLike, every: float, belongs_to: dict[str, str]) -> None:

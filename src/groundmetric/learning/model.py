@@ -48,16 +48,21 @@ class Embedding(Protocol):
 
 
 class LinearEmbedding:
-    """Z = X Wᵀ. The parameters W apply to standardised features.
+    """Linear projection of points, Z = X Wᵀ, where the parameters W apply to standardised features.
 
-    The standardisation is folded into the product, so that no copy of the points is made. The pull F on every placed
-    point comes back as Fᵀ X.
+    The standardisation is folded into the product, so that no copy of the points is made. The gradient F with respect
+    to the projected points becomes the gradient Fᵀ X with respect to W.
 
     Parameters
     ----------
     D : Distributions
-    scale : array (n_features,), standard deviation of each feature
-    centre : array (n_features,), mean of each feature
+        The cohort.
+    n_components : int
+        Number of rows of W.
+    scale : array of shape (n_features,)
+        Standard deviation of each feature.
+    centre : array of shape (n_features,)
+        Mean of each feature.
     """
 
     def __init__(self, D: Distributions, n_components: int, scale: np.ndarray, centre: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from .model import GroundPairs
 
 @dataclass
 class Evaluation:
-    """Loss of a batch of triplets, with what it cost."""
+    """Loss of a batch of triplets, its gradient, and the number and time of the solves."""
 
     loss: float
     active: int
@@ -28,13 +28,16 @@ class Evaluation:
 class Objective:
     """Mean hinge loss over triplets, in units of a typical distance, as a function of the metric's parameters.
 
-    A triplet whose hinge is certainly 0, by bounds, costs no solve.
+    A triplet whose hinge is certainly 0, by bounds, needs no solve.
 
     Parameters
     ----------
     triplets : Triplets
-    pairs : GroundPairs, those behind the triplets
-    margin : float, in units of `unit`
+        Triplets over which the loss is averaged.
+    pairs : GroundPairs
+        Pairs of distributions of the triplets.
+    margin : float
+        Margin of the hinge, in units of the attribute `unit`.
     """
 
     def __init__(self, triplets: Triplets, pairs: GroundPairs, *, margin: float) -> None:

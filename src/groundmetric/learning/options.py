@@ -19,7 +19,7 @@ class Nearest:
 
     Parameters
     ----------
-    refresh : int
+    refresh : int, default=5
         Epochs between two choices.
 
     Examples
@@ -37,18 +37,20 @@ class Nearest:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """When learning stops before the last epoch.
+    """Rule by which learning stops before the last epoch.
 
     Parameters
     ----------
-    tol : float
-        Stop when the loss has changed by less than `tol` times the margin over `patience` epochs, or the held-out loss
-        has not fallen by as much. 0: never for this reason.
-    patience : int
-        Epochs that this is waited for.
-    validation_fraction : float
-        Share of the distributions of each class that is held out to watch for overfitting: training stops when their
-        loss no longer falls, and the best W is kept. 0: the training loss is watched.
+    tol : float, default=0.001
+        Learning stops when the loss with penalty has varied by less than `tol` times the margin over `patience` epochs,
+        or the best held-out loss has not fallen by more than that. With 0, the first never happens; the held-out loss
+        must still fall.
+    patience : int, default=10
+        Number of epochs over which the loss is compared.
+    validation_fraction : float, default=0.0
+        Share of the distributions of each class that is held out to detect overfitting, at least two of each class
+        remaining: learning stops when their loss no longer falls, and the W of the lowest held-out loss is the result.
+        With 0, the training loss decides.
 
     Examples
     --------
@@ -70,13 +72,13 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """File for the state of learning, from which the same fit goes on after an accident or Ctrl-C, to the same result.
+    """File for the state of learning, from which the same fit continues after an accident or Ctrl-C, with equal result.
 
     Parameters
     ----------
-    path : str or path
-        The file. The state before the last is kept beside it; a file that is no checkpoint is refused.
-    every : float
+    path : path-like
+        File of the last state; the state before it is in ``<path>.before``. A file that is no checkpoint is refused.
+    every : float, default=60.0
         Seconds between two states at least.
 
     Examples
@@ -96,14 +98,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A metric that is linear or diagonal in mapped features, and so bends with them.
+    """Metric that is linear or diagonal in mapped features, and so non-linear in the features themselves.
 
     Parameters
     ----------
     transformer : scikit-learn transformer
-        Fitted to the points and applied to them first, e.g. SplineTransformer or Nystroem.
-    form : {"linear", "diagonal"}
-        What is learned among the mapped features.
+        Feature map; a copy is fitted to the points and applied to them first, e.g. SplineTransformer or Nystroem.
+    form : {"linear", "diagonal"}, default="linear"
+        Form of the metric that is learned on the mapped features.
 
     Examples
     --------

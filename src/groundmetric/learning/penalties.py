@@ -22,76 +22,338 @@ from ..supervision import Supervision
 
 
 class Penalty(Protocol):
-    def value(self, W: np.ndarray) -> float: ...
+    """Penalty on the components W: any object with ``value(W)`` and ``gradient(W)``.
 
-    def gradient(self, W: np.ndarray) -> np.ndarray: ...
+    Passed as `penalty` to the learner, it is applied to W for standardised features (of a diagonal metric, the weights
+    as one row), multiplied by `strength` and divided by its value at the start.
+
+    Parameters
+    ----------
+    *args, **kwargs : Any
+        Not used: a protocol is not instantiated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class FirstFeature:
+    ...     def value(self, W):
+    ...         return float(np.sum(W[:, 0] ** 2))
+    ...
+    ...     def gradient(self, W):
+    ...         gradient = np.zeros_like(W)
+    ...         gradient[:, 0] = 2.0 * W[:, 0]
+    ...         return gradient
+    >>> FirstFeature().value(np.array([[3.0, 1.0]]))
+    9.0
+    """
+
+    def value(self, W: np.ndarray) -> float:
+        """Value of the penalty.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        float
+            A number that is not negative.
+        """
+        ...
+
+    def gradient(self, W: np.ndarray) -> np.ndarray:
+        """Gradient of the value; where it has a kink, the subgradient of least norm.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            Derivative of the value by each entry of W.
+        """
+        ...
 
 
 @runtime_checkable
 class ProximalPenalty(Penalty, Protocol):
+    """Penalty with a proximal map, whose steps can set entries of W to exactly 0.
+
+    Attributes
+    ----------
+    tied : tuple of int
+        Axes of W over which `step` must be one number: () none, (0, 1) all.
+    """
+
     tied: tuple[int, ...]
 
-    def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray: ...
+    def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Proximal map of the penalty: the V that minimises step · value(V) + |V - W|² / 2.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+        step : array that broadcasts to the shape of W
+            Step size, of length 1 along the axes `tied`.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            The minimiser V.
+        """
+        ...
 
 
 class Frobenius:
-    """The norm of all entries, |W|: the paper's L2."""
+    """Frobenius norm |W|, the root of the sum of squared entries: the paper's L2, ``penalty="l2"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.penalties import Frobenius
+    >>> Frobenius().value(np.array([[3.0, 4.0]]))
+    5.0
+    """
 
     def value(self, W: np.ndarray) -> float:
+        """Value of the penalty.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        float
+            The norm |W|.
+        """
         return float(np.linalg.norm(W))
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
+        """Gradient of the value; at W = 0, the subgradient 0.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            W divided by its norm.
+        """
         return _unit(W, np.linalg.norm(W))
 
 
 class SquaredFrobenius:
-    """|W|², which is the trace of M."""
+    """Square of the Frobenius norm, |W|², which is the trace of M = WᵀW: ``penalty="l2_squared"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.penalties import SquaredFrobenius
+    >>> SquaredFrobenius().value(np.array([[3.0, 4.0]]))
+    25.0
+    """
 
     def value(self, W: np.ndarray) -> float:
+        """Value of the penalty.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        float
+            The sum of squared entries.
+        """
         return float(np.sum(W * W))
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
+        """Gradient of the value.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            Twice W.
+        """
         return 2.0 * W
 
 
 class Lasso:
-    """The sum of absolute entries: few weights that are not 0."""
+    """Lasso, the sum of absolute entries, which sets single entries of W to 0: ``penalty="l1"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.penalties import Lasso
+    >>> Lasso().value(np.array([[3.0, -4.0]]))
+    7.0
+    """
 
     tied = ()
 
     def value(self, W: np.ndarray) -> float:
+        """Value of the penalty.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        float
+            The sum of absolute entries.
+        """
         return float(np.abs(W).sum())
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
+        """Gradient of the value; at entries of 0, the subgradient 0.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            Signs of the entries: -1, 0 or 1.
+        """
         return np.sign(W)
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Proximal map of the penalty: the V that minimises step · value(V) + |V - W|² / 2.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+        step : array of shape (n_components, n_features)
+            Step size of each entry.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            W with every entry moved towards 0 by its step, and to 0 where it is smaller (soft thresholding).
+        """
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
 class GroupLasso:
-    """The sum over features of the norm of their column: few features, whichever component uses them."""
+    """Group lasso, the sum of the norms of the columns of W, which sets whole features to 0: ``penalty="group"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.penalties import GroupLasso
+    >>> GroupLasso().value(np.array([[3.0, 1.0], [4.0, 0.0]]))
+    6.0
+    """
 
     tied = (0,)
 
     def value(self, W: np.ndarray) -> float:
+        """Value of the penalty.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        float
+            The sum over features of the norm of their column.
+        """
         return float(np.linalg.norm(W, axis=0).sum())
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
+        """Gradient of the value; at columns of 0, the subgradient 0.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            Every column divided by its norm.
+        """
         return _unit(W, np.linalg.norm(W, axis=0))
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Proximal map of the penalty: the V that minimises step · value(V) + |V - W|² / 2.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+        step : array of shape (1, n_features)
+            Step size of each feature.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            W with every column shortened by its step, and 0 where its norm is smaller.
+        """
         norm = np.linalg.norm(W, axis=0, keepdims=True)
         return W * np.maximum(1.0 - step / np.where(norm > 0, norm, 1.0), 0.0)
 
 
 class Nuclear:
-    """The sum of singular values: few components."""
+    """Nuclear norm, the sum of singular values of W, which favours a low rank: ``penalty="nuclear"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.penalties import Nuclear
+    >>> Nuclear().value(np.array([[3.0, 0.0], [0.0, 4.0]]))
+    7.0
+    """
 
     def value(self, W: np.ndarray) -> float:
+        """Value of the penalty.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        float
+            The sum of singular values.
+        """
         return float(np.linalg.svd(W, compute_uv=False).sum())
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
+        """Gradient of the value; where singular values are 0, the subgradient of least norm.
+
+        Parameters
+        ----------
+        W : array of shape (n_components, n_features)
+            Components for standardised features.
+
+        Returns
+        -------
+        array of shape (n_components, n_features)
+            UVᵀ of the singular value decomposition, over singular values that are not 0.
+        """
         left, singular, right = np.linalg.svd(W, full_matrices=False)
         present = singular > singular.max(initial=0.0) * 1e-12
         return left[:, present] @ right[present]
@@ -127,12 +389,14 @@ class StrataVariance:
     """Share of the variance between distributions that their strata explain beyond the labels, from 0 to 1.
 
     Under W, the means m of the distributions vary by |W mᵀ|² in all, of which the effects b of the strata make up
-    |W bᵀ|². A share: to make W larger or smaller changes nothing.
+    |W bᵀ|². The share does not depend on the scale of W.
 
     Parameters
     ----------
-    means : array (n_distributions, n_features), in standardised features
-    known : Supervision with strata
+    means : array of shape (n_distributions, n_features)
+        Means of the distributions in standardised features.
+    known : Supervision
+        Labels and strata of the distributions.
     """
 
     def __init__(self, means: np.ndarray, known: Supervision) -> None:

@@ -25,11 +25,12 @@ class GroundMetric:
     ----------
     components : array of shape (n_components, n_features)
         The matrix W; M = WᵀW.
-    features : sequence of str, optional
-    variances : array of shape (n_features,), optional
+    features : sequence of str or None, default=None
+        Names of the features, in the order of the columns of W. None means that they have no names.
+    variances : array of shape (n_features,) or None, default=None
         Variance of each feature in the training data, which makes `importance` independent of units.
-    cost : {"euclidean", "manhattan", "squared"}
-        What the step s = W(x - y) costs: |s|, the sum of its absolute entries, or |s|². The last is no metric.
+    cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
+        Cost of the step s = W(x - y): |s|, the sum of its absolute entries, or |s|². The last is no metric.
 
     Examples
     --------
@@ -71,16 +72,19 @@ class GroundMetric:
 
     @classmethod
     def euclidean(cls, n_features: int, features: Sequence[str] | None = None) -> GroundMetric:
-        """The Euclidean metric: W is the identity, which is never stored.
+        """Make the Euclidean metric: W is the identity, which is never stored.
 
         Parameters
         ----------
         n_features : int
-        features : sequence of str, optional
+            Number of features of the points.
+        features : sequence of str or None, default=None
+            Names of the features.
 
         Returns
         -------
         GroundMetric
+            The Euclidean distance between points.
         """
         return EuclideanMetric(n_features, features)
 
@@ -93,16 +97,17 @@ class GroundMetric:
         return self.components.shape[0]
 
     def project(self, points: Any) -> np.ndarray:
-        """Project points to the learned space: there, the metric is the Euclidean distance (or what `cost` says).
+        """Project points to the space in which the metric is the Euclidean distance (or what `cost` says).
 
         Parameters
         ----------
         points : array, sparse matrix, data frame or Distributions
-            Of Distributions, their `points` in order.
+            Points as rows; of Distributions, their `points` in order.
 
         Returns
         -------
         array of shape (n_points, n_components)
+            The projected points, z = Wx.
         """
         points = self._check_points(points)
         if points.dtype == np.float64:
@@ -113,11 +118,14 @@ class GroundMetric:
         return z
 
     def check_fit(self, points: Any) -> None:
-        """Raise unless the points have the features that the metric is for.
+        """Raise a ValueError unless the points have as many features as the metric, and the same names in its order.
+
+        Names are compared only where both the points and the metric have them.
 
         Parameters
         ----------
-        points : array, data frame or Distributions
+        points : array, sparse matrix, data frame or Distributions
+            Points to check.
         """
         n_features = points.shape[1] if len(getattr(points, "shape", ())) == 2 else self.n_features
         if n_features != self.n_features:
@@ -144,27 +152,30 @@ class GroundMetric:
         return points
 
     def matrix(self) -> np.ndarray:
-        """The full matrix M = WᵀW.
+        """Matrix M = WᵀW of the Mahalanobis distance.
 
         Returns
         -------
         array of shape (n_features, n_features)
+            A symmetric, positive semidefinite matrix.
         """
         return self.components.T @ self.components
 
     def importance(self, *, bare: bool = False) -> np.ndarray:
-        """How much each feature matters: the diagonal of M times the feature's training variance, summing to 1.
+        """Importance of each feature: the diagonal of M times the feature's training variance, summing to 1.
 
-        Without known variances (a metric made by hand) all count as 1.
+        Without known variances (a metric made by hand) all count as 1. Where all products are 0, every feature has the
+        same importance.
 
         Parameters
         ----------
-        bare : bool
-            Give the diagonal of M itself.
+        bare : bool, default=False
+            Whether to return the diagonal of M itself, neither multiplied by variances nor scaled.
 
         Returns
         -------
         array of shape (n_features,)
+            The importance of each feature.
         """
         if bare:
             return self._diagonal(np.zeros(self.n_features, np.int64))
@@ -189,19 +200,22 @@ class GroundMetric:
         return np.einsum("cf,cf->f", rows, rows)
 
     def blend(self, other: GroundMetric, weight: float = 0.5, *, of: str = "distances") -> GroundMetric:
-        """Something between this metric (weight 0) and another (weight 1), e.g. a learned and the Euclidean metric.
+        """Weighted average of this metric and another, e.g. of a learned and the Euclidean metric.
 
         Parameters
         ----------
         other : GroundMetric
-        weight : float
-            From 0 (this metric) to 1 (the other).
-        of : {"distances", "matrices"}
-            (1 - weight) d + weight d', the paper's average; or the Mahalanobis distance of (1 - weight) M + weight M'.
+            Metric of the same features.
+        weight : float, default=0.5
+            Weight of the other metric, from 0 (this metric) to 1 (the other).
+        of : {"distances", "matrices"}, default="distances"
+            Average of distances, (1 - weight) d + weight d', which is the paper's; or the Mahalanobis distance of the
+            average of matrices, (1 - weight) M + weight M', which only metrics of Euclidean cost have.
 
         Returns
         -------
         GroundMetric
+            The average. One of distances has no `components`.
 
         Examples
         --------
@@ -231,25 +245,35 @@ class GroundMetric:
 
         Parameters
         ----------
-        x, y : array, sparse matrix, data frame or Distributions
+        x : array, sparse matrix, data frame or Distributions
+            Points as rows; of Distributions, their `points` in order.
+        y : array, sparse matrix, data frame, Distributions or None, default=None
+            Other points. None compares the points of `x` with each other.
 
         Returns
         -------
         array of shape (n_x, n_y)
+            Distances from each point of `x` (rows) to each point of `y` (columns).
         """
         x = self.project(x)
         return self.projected_distances(x, x if y is None else self.project(y))
 
     def projected_distances(self, x: Any, y: Any) -> np.ndarray:
-        """`distances` between points that have been projected.
+        """Distances between points that have been projected by `project`.
+
+        Not for averages of distances (`blend`): the distance there is a sum over two parts of the components.
 
         Parameters
         ----------
-        x, y : array of shape (n_points, n_components)
+        x : array of shape (n_x, n_components)
+            Projected points.
+        y : array of shape (n_y, n_components)
+            Other projected points.
 
         Returns
         -------
         array of shape (n_x, n_y)
+            Distances from each point of `x` (rows) to each point of `y` (columns).
         """
         return self.cost.between(x, y)
 
@@ -260,7 +284,8 @@ class GroundMetric:
 
         Parameters
         ----------
-        path : path
+        path : path-like
+            File to write.
         """
         from .io import write
 
@@ -272,13 +297,16 @@ class GroundMetric:
 
         Parameters
         ----------
-        path : path
-        feature_map : fitted scikit-learn transformer, optional
-            Of a metric that was learned behind one: a file holds numbers only.
+        path : path-like
+            File to read.
+        feature_map : fitted scikit-learn transformer or None, default=None
+            Transformer that the metric was learned with (``form=Mapped(transformer)``), which the file does not
+            contain; one that maps points differently is an error.
 
         Returns
         -------
         GroundMetric
+            The metric. One of `groundmetric.neural` is read by ``groundmetric.neural.load`` instead.
         """
         from .io import read
 

@@ -18,12 +18,14 @@ _ROUNDING = 1e-9
 
 
 class Cost(enum.IntEnum):
-    """What moving mass 1 over the step s costs.
+    """Cost of moving mass 1 over the step s.
 
     Transport with the first two is a metric between distributions (the Wasserstein distance W1). With squared costs it
     is W2², the square of one: there is no triangle inequality between such values, and they grow with the square of
     the data's scale.
 
+    Examples
+    --------
     >>> Cost.named("manhattan")
     <Cost.MANHATTAN: 1>
     """
@@ -72,7 +74,7 @@ class Cost(enum.IntEnum):
 
 
 class BadDistances(ValueError):
-    """A metric gave what no distance can be."""
+    """Error of a metric whose distances are not finite, are negative, or have the wrong shape."""
 
 
 def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:

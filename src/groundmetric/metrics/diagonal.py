@@ -14,8 +14,23 @@ from .cost import Cost
 
 
 class DiagonalMetric(GroundMetric):
-    """d(x, y) = |w (x - y)|, feature by feature: W = diag(w), which is never stored. Features of weight 0 are left out.
+    """Metric with a weight for each feature: d(x, y) = |diag(w)(x - y)|.
 
+    The matrix is never stored, and projections leave out features of weight 0.
+
+    Parameters
+    ----------
+    weights : array of shape (n_features,)
+        Weight w of each feature, not negative.
+    features : sequence of str or None, default=None
+        Names of the features.
+    variances : array of shape (n_features,) or None, default=None
+        Variance of each feature in the training data, which makes `importance` independent of units.
+    cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
+        Cost of a step between projected points, as in GroundMetric.
+
+    Examples
+    --------
     >>> metric = DiagonalMetric([2.0, 0.0, 1.0])
     >>> metric.project([[1.0, 7.0, 3.0]]).tolist()
     [[2.0, 3.0]]

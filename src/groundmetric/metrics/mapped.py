@@ -17,14 +17,20 @@ N_PROBES = 8
 
 
 class MappedMetric(GroundMetric):
-    """d(x, y) = d'(φ(x), φ(y)): a metric d' between mapped points.
+    """Metric between mapped points: d(x, y) = d'(φ(x), φ(y)).
 
     Parameters
     ----------
-    feature_map : fitted scikit-learn transformer, φ
-    inner : GroundMetric on the features that it gives, d'
-    n_features : of the points before the map
-    probes : array (a few, n_features), points that tell one map from another
+    feature_map : fitted scikit-learn transformer
+        The map φ of points.
+    inner : GroundMetric
+        The metric d' between mapped points.
+    n_features : int
+        Number of features of the points before the map.
+    features : sequence of str or None, default=None
+        Names of the features before the map.
+    probes : array of shape (n_probes, n_features) or None, default=None
+        Points whose images tell one map from another in a saved file. None means the origin.
     """
 
     def __init__(
@@ -57,7 +63,7 @@ class MappedMetric(GroundMetric):
         return self.inner.n_components
 
     def project(self, points: Any) -> np.ndarray:
-        """Points in the learned space, (n_points, n_components)."""
+        """Map points, then project them by the inner metric, (n_points, n_components)."""
         return self.inner.project(image(self.feature_map, self._check_points(points)))
 
     def images_of_probes(self) -> np.ndarray:

@@ -27,8 +27,8 @@ class Classes:
 
     Parameters
     ----------
-    weight : float
-        For several labels: how much of the loss this one makes up, beside the weights of the others.
+    weight : float, default=1.0
+        Share of the loss that this label makes up among several labels, relative to the weights of the others.
 
     Examples
     --------
@@ -49,11 +49,11 @@ class Ordered:
 
     Parameters
     ----------
-    gap : float or None
-        By how much two label distances must differ to be learned from. None: a quarter of the label's standard
-        deviation.
-    weight : float
-        For several labels: how much of the loss this one makes up, beside the weights of the others.
+    gap : float or None, default=None
+        Difference that two distances between labels must exceed to form a triplet. None: a quarter of the label's
+        standard deviation.
+    weight : float, default=1.0
+        Share of the loss that this label makes up among several labels, relative to the weights of the others.
 
     Examples
     --------
@@ -76,10 +76,10 @@ class Distances(Ordered):
 
     Parameters
     ----------
-    gap : float or None
-        By how much two target distances must differ to be learned from. None: a quarter of their standard deviation.
-    weight : float
-        For several labels: how much of the loss this one makes up, beside the weights of the others.
+    gap : float or None, default=None
+        Difference that two target distances must exceed to form a triplet. None: a quarter of their standard deviation.
+    weight : float, default=1.0
+        Share of the loss that this label makes up among several labels, relative to the weights of the others.
 
     Examples
     --------
@@ -129,11 +129,23 @@ def read_labels(
 
     Parameters
     ----------
-    y : as the user gave it
-    target : a name, an object, or a list of them for several labels
-    roll : whom labels are given for, by whose names they go
-    by_row : whether these are points rather than distributions
-    class_weight : None, or "balanced" where each class makes up the same share of the loss
+    y : Any
+        Labels as the user passed them.
+    target : str, Classes, Ordered, Distances or a list of these
+        Kind of the label; a list for several labels.
+    roll : Roll
+        Names of the items that have a label each, in order.
+    D : Distributions
+        The distributions.
+    by_row : bool
+        Whether the items are points rather than distributions.
+    class_weight : {None, "balanced"}, default=None
+        "balanced": each class makes up the same share of the loss.
+
+    Returns
+    -------
+    list of Label
+        One for each target.
     """
     check_class_weight(class_weight)
     kinds = resolve_targets(target)

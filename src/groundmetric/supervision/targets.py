@@ -55,18 +55,24 @@ Pools = Callable[[int], list[Pool]]
 
 
 class Target(Protocol):
-    """A label of n distributions, as learning sees it.
+    """A label of n distributions as distances between labels, from which triplets are formed.
 
     Attributes
     ----------
-    gap : by how much label distances must differ
-    labelled : mask of the distributions that have the label
-    levels : array of shape (n,), distributions of one level are alike; -1 without a label
-    few_levels : whether the levels are all there is to the label
-    counts_all : whether a drawn triplet counts for all those of its levels, by how much its label distances differ, so
-        that the loss is that of all triplets there are; or each as one, so that neighbours from small classes count as
-        much as those from large ones
-    balanced : whether each level of anchors makes up the same share of the loss, however many distributions it has
+    gap : float
+        Difference that two label distances must exceed to form a triplet.
+    labelled : array of bool of shape (n,)
+        Distributions that have the label.
+    levels : array of int of shape (n,)
+        Level of each distribution: equal or similar labels have the same level; -1 without a label.
+    few_levels : bool
+        Whether all labels of a level are equal.
+    counts_all : bool
+        True: a drawn triplet counts for all those of its levels, times the difference of its label distances, so that
+        the loss estimates that of all triplets. False: each counts as one, so that neighbours from small classes count
+        as much as those from large ones.
+    balanced : bool
+        Whether each level of anchors makes up the same share of the loss, however many distributions it has.
     """
 
     @property

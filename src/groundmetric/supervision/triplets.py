@@ -19,10 +19,14 @@ class Triplets:
 
     Attributes
     ----------
-    i, j, k : arrays of shape (n_triplets,): one of the anchor's class (or nearer to it), the anchor, another
-    first, second : arrays of shape (n_pairs,): the distinct pairs, first < second
-    near, far : arrays of shape (n_triplets,): the places of the pairs (i, j) and (j, k)
-    weight : array of shape (n_triplets,) of mean 1, how much each counts in the loss; None: all the same
+    i, j, k : array of shape (n_triplets,)
+        Distribution of the anchor's class (or nearer to it), the anchor, and one farther away.
+    first, second : array of shape (n_pairs,)
+        Distinct pairs of distributions, first < second.
+    near, far : array of shape (n_triplets,)
+        Positions of the pairs (i, j) and (j, k) among the distinct pairs.
+    weight : array of shape (n_triplets,) or None
+        Weights in the loss, of mean 1. None: all count the same.
     """
 
     i: np.ndarray
@@ -81,13 +85,16 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Supervision:
-    """All that is known about n distributions: labels, their shares of the loss, and strata.
+    """Labels of n distributions, their shares of the loss, and strata.
 
     Attributes
     ----------
-    targets : one per label
-    shares : array of one number per label
-    strata : array of shape (n,), batches as numbers; None where there are none
+    targets : tuple of Target
+        One for each label.
+    shares : array of shape (n_labels,)
+        Share of the loss of each label, up to a common factor.
+    strata : array of shape (n,) or None
+        Batches as numbers, where there are any.
     """
 
     targets: tuple[Target, ...]
