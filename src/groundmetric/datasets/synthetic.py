@@ -26,34 +26,44 @@ def make_modes(
 ) -> tuple[Distributions, np.ndarray]:
     """Three-modal distributions of several classes that differ in one mode, along one feature.
 
-    Feature 0 is informative: in the centre mode it is normal around 10 + the class mean. The other features are
-    noise: in the centre mode they are uniform within 2.5 of 10 + the distribution's offset, and every class has the
-    same offsets. The two other modes are shared by all.
+    Feature 0 is informative: in the centre mode it is normal around 10 + the class mean. The other features are noise:
+    in the centre mode they are uniform within 2.5 of 10 + the distribution's offset, and every class has the same
+    offsets. The two other modes are the same for all distributions. All this is before the features are scaled.
 
     Parameters
     ----------
-    n_noise, noise_scale : int, float
-        Number of noise features, and the factor that they are multiplied by
-    class_means : sequence of float
-        One per class
-    offsets : sequence of float
-        One per distribution of a class
-    points_per_mode : int
-        Points in each of the three modes
-    spread : float
-        Standard deviation of the normal parts
-    signal_scale : float
-        Factor of the informative feature
-    shared_signal, shared_noise : tuple of two float
-        Centres of the two shared modes along the informative and the noise features
-    random_state : int, RandomState or None
+    n_noise : int, default=1
+        Number of noise features.
+    noise_scale : float, default=1000.0
+        Factor by which the noise features are multiplied.
+    class_means : sequence of float, default=(5.0, 10.0, 15.0)
+        Class mean of the informative feature, one per class.
+    offsets : sequence of float, default=(1.5, 4.5, ..., 28.5)
+        Offset of the noise features, one per distribution of a class.
+    points_per_mode : int, default=100
+        Points in each of the three modes.
+    spread : float, default=1.5
+        Standard deviation of the normal parts.
+    signal_scale : float, default=1.25
+        Factor by which the informative feature is multiplied.
+    shared_signal : tuple of two float, default=(0.0, 40.0)
+        Centres of the two shared modes along the informative feature.
+    shared_noise : tuple of two float, default=(0.0, 50.0)
+        Centres of the two shared modes along the noise features.
+    random_state : int, RandomState or None, default=None
+        Seed, or random generator.
 
     Returns
     -------
-    D : Distributions, with `D.annotations["mode"]`: "centre", "low" or "high" for each point
-    y : array, the class of each distribution
+    D : Distributions
+        Distributions; `D.annotations["mode"]` is "centre", "low" or "high" for each point.
+    y : array of shape (n_distributions,)
+        Class of each distribution: 0, 1, 2, …
 
-    >>> D, y = make_modes(random_state=0)
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(random_state=0)
     >>> D, sorted(set(y.tolist()))
     (Distributions(30 distributions, 9000 points, 2 features), [0, 1, 2])
     """
