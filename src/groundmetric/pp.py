@@ -27,28 +27,43 @@ def select_genes(
     key_added: str = SELECTED,
     **options: Any,
 ) -> None:
-    """Mark the genes to learn from in `var`; nothing is copied, and `tl.learn` looks for the mark.
+    """Mark the genes to learn from in `var`.
 
-    For an honest test on held-out samples, mark genes in the training samples alone; functions that hold samples out
+    No values are copied. `tl.learn` takes the genes that are marked in ``var["selected_genes"]`` by default; with
+    another `key_added`, pass that as its `genes`.
+
+    For an honest test on held-out samples, select genes in the training samples alone; functions that hold samples out
     themselves do so.
 
     Parameters
     ----------
     adata : AnnData
-        In memory or backed
-    method : {"variance", "highly_variable"}
+        Cells, in memory or backed.
+    method : {"variance", "highly_variable"}, default="variance"
         "variance": genes whose variance over all cells is above the average variance (the paper's rule).
-        "highly_variable": as scanpy marks them; `sc.pp.highly_variable_genes` is run unless it has been.
-    layer : str or None
-        Use this layer rather than X
-    key_added : str
-        Column of `var` to write
-    **options : for `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``; then it is run again
+        "highly_variable": as scanpy marks them; `sc.pp.highly_variable_genes` is run unless ``var["highly_variable"]``
+        exists.
+    layer : str or None, default=None
+        Layer with the values; None: X.
+    key_added : str, default="selected_genes"
+        Column of `var` and entry of `uns` for the results.
+    **options : dict
+        Options of `sc.pp.highly_variable_genes`, e.g. ``n_top_genes=2000``; with any, it is run in every case.
 
-    Writes
-    ------
-    var["selected_genes"] : True for the genes to learn from
-    uns["selected_genes"] : the method
+    Notes
+    -----
+    Results, with "selected_genes" standing for `key_added`:
+
+    - ``var["selected_genes"]``: True for the genes to learn from
+    - ``uns["selected_genes"]``: dict with the method
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.pp.select_genes(adata)
+    >>> int(adata.var["selected_genes"].sum())
+    89
     """
     if method == "variance":
         if options:
@@ -80,21 +95,36 @@ def _highly_variable(adata: Any, layer: str | None, options: dict[str, Any]) -> 
 
 
 def subsample(adata: Any, sample_key: str, n: int = 1000, *, random_state: int = 0, copy: bool = False) -> Any:
-    """Keep n cells of every sample, drawn at random; samples with fewer keep all of theirs.
+    """Subsample of n random cells of every sample; samples with fewer keep all of theirs.
 
-    Cells stay in their order. The draw of a sample depends on the seed and on its own cells alone.
+    Cells stay in their order. The draw from a sample depends on the seed, the sample's name and its own cells alone.
 
     Parameters
     ----------
     adata : AnnData
+        Cells, in memory, or backed with ``copy=True``.
     sample_key : str
-        Column of `obs` that says which sample each cell is from
-    n : int
-        Cells per sample; 1000 in the paper
-    random_state : int
-        Seed
-    copy : bool
-        Return the drawn cells, and leave `adata` as it is. In backed mode this reads only those into memory.
+        Column of `obs` with the sample of each cell.
+    n : int, default=1000
+        Cells per sample; 1000 in the paper.
+    random_state : int, default=0
+        Seed of the draw.
+    copy : bool, default=False
+        Whether to return the drawn cells and leave `adata` as it is. In backed mode only the drawn cells are read into
+        memory.
+
+    Returns
+    -------
+    AnnData or None
+        The drawn cells with ``copy=True``; otherwise None, and `adata` is reduced to them.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(2, 50, 200, random_state=0)
+    >>> gm.pp.subsample(adata, "sample", 10)
+    >>> adata.obs["sample"].value_counts().tolist()
+    [10, 10, 10, 10]
     """
     check_draw(n, random_state, "n")
     rows = draw(samples_of(adata.obs, sample_key), n, random_state)

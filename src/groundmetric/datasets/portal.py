@@ -150,29 +150,52 @@ def cellxgene(
     timeout: float = 30.0,
     progress: bool = True,
 ) -> AnnData:
-    """A data set of the CELLxGENE portal, fetched once and then read from `folder`.
+    """Data set of the CELLxGENE portal, downloaded once and then read from `folder`.
 
     Parameters
     ----------
     dataset_id : str
-        The id of a data set (its latest version) or of a version, or a name of `PAPER_DATASETS`: "breast",
-        "kidney" or "myocardial_infarction", whose columns of samples and labels are in `PAPER_DATASETS` too
-    folder : str, path or None
-        Where files are kept; None is groundmetric/cellxgene in the user's cache folder ($XDG_CACHE_HOME, or
-        ~/.cache). A file that was downloaded by hand is found there as <dataset_id>.h5ad
-    url, api : str
-        Addresses of the portal's files and of its list of versions
-    backed : bool
-        Leave `X` on disk, and read of it what is used
-    timeout : float
-        Seconds without a sign of the server after which it is given up
-    progress : bool
-        Show a bar where there is a terminal
+        Identifier of a data set (of which the version that is the latest at the first call is downloaded) or of a
+        version; or a name of `PAPER_DATASETS`: "breast", "kidney" or "myocardial_infarction", whose columns of samples
+        and labels are in `PAPER_DATASETS` too.
+    folder : str, path or None, default=None
+        Folder of the downloaded files; None: groundmetric/cellxgene in the user's cache folder ($XDG_CACHE_HOME, or
+        ~/.cache). A file that was downloaded by hand is found there as <identifier>.h5ad.
+    url : str
+        Address of the portal's files.
+    api : str
+        Address of the portal's list of versions.
+    backed : bool, default=False
+        Whether to leave `X` on disk, and read of it only what is used.
+    timeout : float, default=30.0
+        Seconds without an answer of the server after which an attempt fails; there are two.
+    progress : bool, default=True
+        Whether to show a progress bar where there is a terminal.
+
+    Returns
+    -------
+    AnnData
+        The data set, in memory or backed.
 
     Raises
     ------
-    ConnectionError where the file cannot be fetched, with what failed and how to get it by hand; ValueError for an id
-    that the portal does not have.
+    ConnectionError
+        The file cannot be downloaded; the message says why, and how to get it by hand.
+    ValueError
+        The portal has no data set of this identifier, or it is not an identifier.
+
+    Examples
+    --------
+    A file that is in the folder is not downloaded:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import groundmetric as gm
+    >>> identifier = gm.datasets.PAPER_DATASETS["breast"].dataset_id
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     gm.datasets.make_cohort(2, 50, 200, random_state=0).write_h5ad(Path(folder) / f"{identifier}.h5ad")
+    ...     gm.datasets.cellxgene("breast", folder=folder).n_vars
+    200
     """
     need("anndata", "cellxgene")
     import anndata
@@ -190,7 +213,48 @@ def cellxgene_file(
     timeout: float = 30.0,
     progress: bool = True,
 ) -> Path:
-    """The .h5ad file of a CELLxGENE data set, fetched if it is not in `folder` yet. Parameters as in `cellxgene`."""
+    """Path of the .h5ad file of a CELLxGENE data set, which is downloaded if it is not in `folder` yet.
+
+    Parameters
+    ----------
+    dataset_id : str
+        Identifier of a data set or of a version, or a name of `PAPER_DATASETS`, as in `cellxgene`.
+    folder : str, path or None, default=None
+        Folder of the downloaded files; None: groundmetric/cellxgene in the user's cache folder.
+    url : str
+        Address of the portal's files.
+    api : str
+        Address of the portal's list of versions.
+    timeout : float, default=30.0
+        Seconds without an answer of the server after which an attempt fails; there are two.
+    progress : bool, default=True
+        Whether to show a progress bar where there is a terminal.
+
+    Returns
+    -------
+    Path
+        The file, in `folder`.
+
+    Raises
+    ------
+    ConnectionError
+        The file cannot be downloaded; the message says why, and how to get it by hand.
+    ValueError
+        The portal has no data set of this identifier, or it is not an identifier.
+
+    Examples
+    --------
+    A file that is in the folder is not downloaded:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import groundmetric as gm
+    >>> identifier = gm.datasets.PAPER_DATASETS["kidney"].dataset_id
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (Path(folder) / f"{identifier}.h5ad").touch()
+    ...     gm.datasets.cellxgene_file("kidney", folder=folder).name
+    '1c360b0b-eb2f-45a3-aba9-056026b39fa5.h5ad'
+    """
     identifier = _identifier(dataset_id)
     path = (_cache() if folder is None else Path(folder)) / f"{identifier}.h5ad"
     if path.exists():

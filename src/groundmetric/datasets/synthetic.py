@@ -26,34 +26,44 @@ def make_modes(
 ) -> tuple[Distributions, np.ndarray]:
     """Three-modal distributions of several classes that differ in one mode, along one feature.
 
-    Feature 0 is informative: in the centre mode it is normal around 10 + the class mean. The other features are
-    noise: in the centre mode they are uniform within 2.5 of 10 + the distribution's offset, and every class has the
-    same offsets. The two other modes are shared by all.
+    Feature 0 is informative: in the centre mode it is normal around 10 + the class mean. The other features are noise:
+    in the centre mode they are uniform within 2.5 of 10 + the distribution's offset, and every class has the same
+    offsets. The two other modes are the same for all distributions. All this is before the features are scaled.
 
     Parameters
     ----------
-    n_noise, noise_scale : int, float
-        Number of noise features, and the factor that they are multiplied by
-    class_means : sequence of float
-        One per class
-    offsets : sequence of float
-        One per distribution of a class
-    points_per_mode : int
-        Points in each of the three modes
-    spread : float
-        Standard deviation of the normal parts
-    signal_scale : float
-        Factor of the informative feature
-    shared_signal, shared_noise : tuple of two float
-        Centres of the two shared modes along the informative and the noise features
-    random_state : int, RandomState or None
+    n_noise : int, default=1
+        Number of noise features.
+    noise_scale : float, default=1000.0
+        Factor by which the noise features are multiplied.
+    class_means : sequence of float, default=(5.0, 10.0, 15.0)
+        Class mean of the informative feature, one per class.
+    offsets : sequence of float, default=(1.5, 4.5, ..., 28.5)
+        Offset of the noise features, one per distribution of a class.
+    points_per_mode : int, default=100
+        Points in each of the three modes.
+    spread : float, default=1.5
+        Standard deviation of the normal parts.
+    signal_scale : float, default=1.25
+        Factor by which the informative feature is multiplied.
+    shared_signal : tuple of two float, default=(0.0, 40.0)
+        Centres of the two shared modes along the informative feature.
+    shared_noise : tuple of two float, default=(0.0, 50.0)
+        Centres of the two shared modes along the noise features.
+    random_state : int, RandomState or None, default=None
+        Seed, or random generator.
 
     Returns
     -------
-    D : Distributions, with `D.annotations["mode"]`: "centre", "low" or "high" for each point
-    y : array, the class of each distribution
+    D : Distributions
+        Distributions; `D.annotations["mode"]` is "centre", "low" or "high" for each point.
+    y : array of shape (n_distributions,)
+        Class of each distribution: 0, 1, 2, …
 
-    >>> D, y = make_modes(random_state=0)
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(random_state=0)
     >>> D, sorted(set(y.tolist()))
     (Distributions(30 distributions, 9000 points, 2 features), [0, 1, 2])
     """
@@ -86,29 +96,41 @@ def make_rings(
     noise: float = 0.02,
     random_state: Any = None,
 ) -> tuple[Distributions, np.ndarray]:
-    """Classes that differ in radius only: every distribution is a clump somewhere on the sphere of its class.
+    """Classes that differ in radius only.
 
-    Where on the sphere is random. A linear metric is left near chance: along every direction the classes overlap. A
-    metric that bends (a feature map, a network) can.
+    Every distribution is a cluster around a random direction on the sphere of its class. A linear metric stays near
+    chance, because the classes overlap along every direction. A nonlinear one (a feature map, a network) can separate
+    them.
 
     Parameters
     ----------
-    n_per_class, n_features, points : int
-        Distributions per class, dimensions, and points of each distribution
-    radii : sequence of float
-        One per class
-    width : float
-        How far points lie from the middle of their clump, as an angle
-    noise : float
-        Standard deviation of the radius, as a share of it
-    random_state : int, RandomState or None
+    n_per_class : int, default=40
+        Distributions per class.
+    n_features : int, default=4
+        Number of dimensions.
+    radii : sequence of float, default=(1.0, 1.12)
+        Radius of the sphere, one per class.
+    points : int, default=10
+        Points of each distribution.
+    width : float, default=0.5
+        Width of the clusters: standard deviation, in every dimension, of the normal noise that is added to the unit
+        vector of a cluster before its points are projected onto the sphere.
+    noise : float, default=0.02
+        Standard deviation of the radius of the points, as a share of it.
+    random_state : int, RandomState or None, default=None
+        Seed, or random generator.
 
     Returns
     -------
     D : Distributions
-    y : array, the class of each distribution
+        Distributions, class after class.
+    y : array of shape (n_distributions,)
+        Class of each distribution: 0, 1, …
 
-    >>> D, y = make_rings(random_state=0)
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_rings(random_state=0)
     >>> D, y.size
     (Distributions(80 distributions, 800 points, 4 features), 80)
     """
@@ -125,9 +147,26 @@ def make_rings(
 
 
 def synth_2d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
-    """The paper's Synth 2D: one noise feature, a thousand times larger than the informative one.
+    """The paper's Synth 2D: one noise feature, scaled by a thousand.
 
-    >>> D, y = synth_2d(random_state=0)
+    It is `make_modes` with its default parameters.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None, default=None
+        Seed, or random generator.
+
+    Returns
+    -------
+    D : Distributions
+        30 distributions of 300 points each, with the features "signal" and "noise 1".
+    y : array of shape (30,)
+        Class of each distribution: 0, 1 or 2.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
     >>> D.shape, D.features
     ((30, 2), ['signal', 'noise 1'])
     """
@@ -137,7 +176,24 @@ def synth_2d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
 def synth_200d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
     """The paper's Synth 200D: 199 noise features on the scale of the informative one.
 
-    >>> D, y = synth_200d(random_state=0)
+    It is `make_modes` with ``n_noise=199`` and ``noise_scale=1.0``.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None, default=None
+        Seed, or random generator.
+
+    Returns
+    -------
+    D : Distributions
+        30 distributions of 300 points each, with the features "signal" and "noise 1" to "noise 199".
+    y : array of shape (30,)
+        Class of each distribution: 0, 1 or 2.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_200d(random_state=0)
     >>> D.shape
     (30, 200)
     """

@@ -29,18 +29,35 @@ def importance(
     gene_symbols: str | None = None,
     key: str = "groundmetric",
 ) -> Axes:
-    """The `n` most important features, with their shares of the importance.
+    """Bars of the `n` most important features, with their shares of the importance.
 
     Parameters
     ----------
-    metric : GroundMetric, learner or AnnData
-        A GroundMetric or a learner; a mapping (or Series) of names to shares; or AnnData with
-        `var["<key>_importance"]`
-    intervals : array-like or None
-        Lower and upper ends, (2, n_features), in the order of the features, drawn as whiskers; for AnnData also
-        two columns of `var`
-    gene_symbols : str or None
-        For AnnData, the column of `var` with the names to show
+    metric : GroundMetric, learner, mapping or AnnData
+        Metric, or fitted learner; mapping (or Series) of names to shares; or AnnData with `var["<key>_importance"]`.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    n : int, default=20
+        Number of features.
+    intervals : array-like of shape (2, n_features) or None, default=None
+        Lower and upper ends of the shares of all features, in their order, drawn as lines; for AnnData also the names
+        of two columns of `var`.
+    gene_symbols : str or None, default=None
+        For AnnData, the column of `var` with the names to show; None: `var_names`.
+    key : str, default="groundmetric"
+        For AnnData, the `key_added` of `tl.learn`.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> ax = gm.pl.importance({"ISG15": 0.7, "MX1": 0.2, "ACTB": 0.1}, n=2)
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['ISG15', 'MX1']
     """
     shares, names = _shares(metric, gene_symbols, key)
     top = np.argsort(-shares, kind="stable")[:n]
@@ -73,18 +90,38 @@ def importance(
 def components(
     metric: Any, ax: Axes | None = None, *, n: int = 20, gene_symbols: str | None = None, key: str = "groundmetric"
 ) -> Axes:
-    """The weights of the `n` most important features in each component, in units of the features' spread.
+    """Weights of the `n` most important features in each component, for features of equal spread.
 
-    Rotating the components leaves the metric as it is, so that they are rotated onto their principal axes first: the
-    first component accounts for as much of the importance as one can (its share is given below it), and so on. With
-    Manhattan costs a rotation is another metric: then they are shown as they were learned, the strongest first.
+    The weights are scaled such that the squares of a feature's weights sum to its importance. Rotating the components
+    leaves the metric as it is, so they are rotated onto their principal axes first: the first component accounts for as
+    much of the importance as one can (its share is given below it), and so on. With Manhattan costs a rotation is
+    another metric: then they are shown as they were learned, the strongest first.
 
     Parameters
     ----------
     metric : GroundMetric, learner or AnnData
-        A GroundMetric or a learner, or AnnData with `varm["<key>_components"]` and `var["<key>_importance"]`
-    gene_symbols : str or None
-        For AnnData, the column of `var` with the names to show
+        Metric, or fitted learner, or AnnData with `varm["<key>_components"]` and `var["<key>_importance"]`.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    n : int, default=20
+        Number of features.
+    gene_symbols : str or None, default=None
+        For AnnData, the column of `var` with the names to show; None: `var_names`.
+    key : str, default="groundmetric"
+        For AnnData, the `key_added` of `tl.learn`.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> metric = gm.GroundMetric([[3.0, 0.0, 0.0], [0.0, 2.0, 1.0]], features=["ISG15", "MX1", "ACTB"])
+    >>> ax = gm.pl.components(metric, n=2)
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['ISG15', 'MX1']
     """
     weights, names, may_rotate = _weights(metric, gene_symbols, key)
     rotated, shares = rotate_components(weights) if may_rotate else _by_strength(weights)
@@ -106,12 +143,32 @@ def components(
 
 
 def ellipse(metrics: Any, ax: Axes | None = None, *, variances: Any = None) -> Axes:
-    """The matrices M of metrics on two features as ellipses, scaled to a longest half axis of 1.
+    """Ellipses of the matrices M of metrics on two features, scaled to a longest half axis of 1.
 
-    A direction counts for as much as the ellipse is long; in the grey circle, all count the same. With the `variances`
-    of the features it is in units of the data's spread, so that the features' own units do not matter.
+    A direction weighs as much as the ellipse extends along it; for the grey circle, all directions weigh the same. With
+    the `variances` of the features, weights are in units of the data's spread, so that the features' own units do not
+    matter.
 
-    `metrics` is a metric, a learner, or a mapping of names to several.
+    Parameters
+    ----------
+    metrics : GroundMetric, learner or mapping
+        Metric, or fitted learner, on two features; or a mapping of names to several, which are listed in a legend.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    variances : array-like of shape (2,) or None, default=None
+        Variances of the two features; None: weights are in the features' own units.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> metric = gm.GroundMetric([[2.0, 0.0], [0.0, 1.0]], features=["ISG15", "MX1"])
+    >>> gm.pl.ellipse(metric).get_xlabel()
+    'ISG15 (relative weight)'
     """
     with axes(ax) as ax:
         named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}

@@ -27,7 +27,35 @@ _IN_ROW = 3  # panels
 def points(
     D: Distributions, y: Any, ax: Axes | None = None, *, features: Any = (0, 1), n: int = 1000, palette: Palette = None
 ) -> Axes:
-    """Points of all distributions along two features, coloured by class; at most `n` of them, always the same."""
+    """Scatter plot of the points of all distributions along two features, coloured by class.
+
+    Parameters
+    ----------
+    D : Distributions
+        Distributions whose points are drawn.
+    y : array-like of shape (n_distributions,)
+        Class of each distribution.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    features : pair of int, default=(0, 1)
+        Numbers of the features along the horizontal and the vertical axis.
+    n : int, default=1000
+        Points that are drawn at most: a random choice, the same in every call.
+    palette : dict, sequence or None, default=None
+        Colours by class, or in order; None: Okabe and Ito's.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> gm.pl.points(D, y).get_xlabel()
+    'signal'
+    """
     with axes(ax) as ax:
         classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
         xy = D.points[:, list(features)]
@@ -41,10 +69,38 @@ def points(
 def projection(
     metric: Any, D: Distributions, y: Any, ax: Axes | None = None, *, n: int = 1000, palette: Palette = None
 ) -> Axes:
-    """Points in the space of a metric (or of a learner's) along its principal axes, coloured by class.
+    """Points in the learned space along its principal axes, coloured by class.
 
-    Rotating the components leaves the metric as it is, so that only the principal axes mean something. Where the first
-    has nearly all of the variance, the points are counted along it.
+    Rotating the components leaves the metric as it is, so the single components have no meaning of their own, but the
+    principal axes of the projected points do. Where the first has at least 95 % of the variance, a histogram of the
+    points along it is drawn.
+
+    Parameters
+    ----------
+    metric : GroundMetric or learner
+        Metric, or fitted learner, that projects the points.
+    D : Distributions
+        Distributions whose points are drawn.
+    y : array-like of shape (n_distributions,)
+        Class of each distribution.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    n : int, default=1000
+        Points of a scatter plot at most: a random choice, the same in every call. A histogram counts all.
+    palette : dict, sequence or None, default=None
+        Colours by class, or in order; None: Okabe and Ito's.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> gm.pl.projection(gm.GroundMetric([[1.0, 0.0]]), D, y).get_xlabel()
+    'learned axis 1 (100% of variance)'
     """
     with axes(ax) as ax:
         classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
@@ -73,25 +129,37 @@ def cells(
 ) -> Any:
     """Cells in the plane, coloured by condition, cell type, a number, or the expression of a gene.
 
-    More than 8 classes are numbered, in the legend and on the map. Where the learned space is a line (its first
-    principal axis has nearly all of the variance), each class has a row along it.
+    More than 8 classes are numbered, in the legend and on the map. Where the first principal axis of the learned space
+    has at least 95 % of the variance, cells are drawn along it, with a row for each class.
 
     Parameters
     ----------
     adata : AnnData or array of shape (n, 2)
-        Cells; or their places, with their labels `y`
-    color : str, sequence of str or None
-        A column of `obs` or a gene; several give a panel each
-    basis : str or None
-        Places in `obsm`. None: "X_umap", or else the principal axes of the learned space, `obsm["X_<key>"]`
-    ax : matplotlib axes or None
-        Axes, as many as panels
-    palette : dict, sequence or None
-        Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's
+        Cells; or their coordinates, with their labels `y`.
+    y : array-like of shape (n,) or None, default=None
+        Labels of the cells, for coordinates; for AnnData, what `color` is where that is None.
+    ax : matplotlib axes, sequence of them or None
+        Axes to draw on, one per panel; None: a new figure.
+    color : str, sequence of str or None, default=None
+        For AnnData, a column of `obs` or a gene; several give a panel each.
+    basis : str or None, default=None
+        For AnnData, the coordinates in `obsm`; None: "X_umap", or else the principal axes of the learned space,
+        `obsm["X_<key>"]`.
+    palette : dict, sequence or None, default=None
+        Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's.
+    key : str, default="groundmetric"
+        For AnnData, the `key_added` of `tl.learn`.
 
     Returns
     -------
-    The axes; a list of them where `color` is a list.
+    matplotlib axes or list of them
+        What was drawn on; a list where `color` is a sequence.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.pl.cells([[0.0, 1.0], [2.0, 3.0], [4.0, 1.0]], ["T", "B", "T"]).get_xlabel()
+    'axis 1'
     """
     if not is_anndata(adata):
         place = np.asarray(adata)

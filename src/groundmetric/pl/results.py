@@ -25,10 +25,32 @@ _LEAST = 1e-3  # bands of less mass are not drawn
 
 
 def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -> Axes:
-    """Training by epoch: the loss relative to the first epoch's, and two shares.
+    """Training by epoch: the loss relative to that of the first epoch, and two shares.
 
-    The shares are of the triplets within the margin, which pull, and of the solves that bounds made unnecessary.
-    `record` is `learner.history_`, the learner, or AnnData with `uns[key]["history"]`.
+    The shares are those of the triplets within the margin, which alone contribute to the gradient, and of the transport
+    solves that bounds made unnecessary. The loss of held-out triplets is drawn where it was recorded.
+
+    Parameters
+    ----------
+    record : learner, mapping or AnnData
+        Fitted learner, its `history_`, or AnnData with `uns[key]["history"]`.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    key : str, default="groundmetric"
+        For AnnData, the `key_added` of `tl.learn`.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> record = {"loss": [4.0, 2.0], "solved": [10, 6], "saved": [0, 4], "active": [0.9, 0.5]}
+    >>> ax = gm.pl.history(record)
+    >>> ax.lines[0].get_ydata().tolist()
+    [100.0, 50.0]
     """
     with axes(ax) as ax:
         record = entry(record, "uns", key)["history"] if is_anndata(record) else getattr(record, "history_", record)
@@ -57,16 +79,31 @@ def scores(
     reference: float | None = None,
     name: str = "balanced accuracy",
 ) -> Axes:
-    """A mark with a whisker for every row, the first in colour.
+    """Scores of several methods with their intervals, the first in colour.
 
     Parameters
     ----------
     rows : dict
-        Name to (value, low, high); where low or high are None or NaN, there is no whisker
-    reference : float or None
-        Drawn as a dashed line, e.g. the score of guessing
-    name : str
-        What the numbers are called
+        By name, the value and the lower and upper end of its interval; where an end is None or NaN, no interval is
+        drawn.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    reference : float or None, default=None
+        Value that is drawn as a dashed line, e.g. the score of guessing.
+    name : str, default="balanced accuracy"
+        Label of the axis.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> ax = gm.pl.scores({"learned": (0.9, 0.8, 0.95), "Euclidean": (0.6, None, None)}, reference=0.5)
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['learned', 'Euclidean']
     """
     if not rows:
         raise ValueError("rows are empty: at least one is needed")
@@ -86,14 +123,36 @@ def scores(
 
 
 def stability(result: Any, ax: Axes | None = None, *, n: int = 20, level: float = 0.05) -> Axes:
-    """The `n` most important features with bootstrap intervals; grey, what exchanged labels give.
+    """The `n` most important features with bootstrap intervals, and the range under permuted labels in grey.
 
-    Filled marks have a q-value below `level`; the text at the right is how often a feature is among the top in refits.
+    Marks are the importances as fitted; they are filled where the q-value is below `level`. The text at the right is
+    the share of refits in which a feature is among the top. What `result` has no refits or permutations for is left
+    out.
 
     Parameters
     ----------
     result : Stability
-        From `interpret.stability`
+        Result of `interpret.stability`.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    n : int, default=20
+        Number of features.
+    level : float, default=0.05
+        Level of the q-values.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_rings(5, points=4, random_state=0)
+    >>> learner = gm.GroundMetricLearner(n_components=2, max_epochs=3, random_state=0).fit(D, y)
+    >>> found = gm.interpret.stability(learner, D, y, n_refits=3, n_permutations=0)
+    >>> gm.pl.stability(found).get_xlabel()
+    'share of the importance (%)'
     """
     top = np.argsort(-result.importance, kind="stable")[:n]
     rows, found = np.arange(top.size), result.discoveries
@@ -135,14 +194,29 @@ def stability(result: Any, ax: Axes | None = None, *, n: int = 20, level: float 
 
 
 def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
-    """Which kinds of points are matched to which: bands as wide as the mass, the darker the farther it moves.
+    """Flow of mass between kinds of points: bands as wide as the mass, the darker the farther it moves.
 
     Parameters
     ----------
     result : Flow
-        From `interpret.flow`
-    least : float
-        Bands of less mass are left out
+        Result of `interpret.flow`.
+    ax : matplotlib axes or None
+        Axes to draw on; None: a new figure.
+    least : float, default=0.001
+        Mass below which bands and kinds are not drawn.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
+    >>> found = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
+    >>> gm.pl.flow(found).get_xlabel()
+    'mean distance 0.75; 100% stays with its kind'
     """
     mass, distance = result.mass, result.distance
     shown = (mass >= least) & np.isfinite(distance)

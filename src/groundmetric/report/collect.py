@@ -52,7 +52,49 @@ def collect(
     verbose: int = 0,
     log: Log = lambda line: None,
 ) -> Content:
-    """Content of the page, computed where it is missing; parameters as in `write`."""
+    """Content of the report on a run; what is missing is computed.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    title : str or None, default=None
+        Title of the page; None: what tells the labels apart.
+    group_key : str or None, default=None
+        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together.
+    cell_type_key : str or None, default=None
+        Column of `obs` with the cell types; None: "cell_type" or the like, where there is one.
+    gene_sets : str, path or None, default=None
+        GMT file, to name the processes of the axes.
+    refits : int, default=20
+        Fits on samples drawn anew, for the stability of genes; 0: none.
+    permutations : int, default=0
+        Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
+    evaluation : bool, default=True
+        Whether to score the metric on held-out samples, against quick baselines.
+    parts : sequence of Part, default=()
+        Sections to add.
+    n_jobs : int or None, default=None
+        Threads or processes; None: one.
+    verbose : int, default=0
+        1 shows progress bars where there is a terminal.
+    log : function of str
+        Called with a line about each step that begins; the default does nothing.
+
+    Returns
+    -------
+    Content
+        Content of the page, which `save` writes.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
+    >>> gm.report.collect(run, refits=0, evaluation=False).title
+    'What tells control and disease apart'
+    """
     type_key = _type_key(run, cell_type_key)
     left_out: list[str] = []
     working: dict[str, Any] = {"group_key": group_key, "n_jobs": n_jobs, "verbose": verbose, "log": log}

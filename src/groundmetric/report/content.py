@@ -42,7 +42,7 @@ class SampleMap:
     columns: list[Column]
     distances: np.ndarray
     order: np.ndarray
-    kept_variance: float  # share of the squared distances that the plane shows
+    kept_variance: float  # squared correlation of the distances in the plane with the distances
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Axis:
-    """A direction of the learned space: its share of importance, its strongest genes, and what these take part in."""
+    """Direction of the learned space: its share of the transport between labels, its strongest genes and processes."""
 
     name: str
     share: float
@@ -133,7 +133,28 @@ class Caution:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: `svg` as matplotlib writes it, `alt` for those who do not see it, `caption` below it."""
+    """Figure of a section.
+
+    Parameters
+    ----------
+    name : str
+        Name of the figure, unique in the page: prefix of the identifiers in its SVG.
+    alt : str
+        Description for readers who do not see the figure.
+    svg : bytes
+        The figure as matplotlib writes it with ``format="svg"``.
+    caption : str
+        Text below the figure.
+
+    Examples
+    --------
+    >>> import io
+    >>> import groundmetric as gm
+    >>> ax = gm.pl.scores({"learned": (0.9, 0.8, 0.95)})
+    >>> ax.figure.savefig(svg := io.BytesIO(), format="svg")
+    >>> gm.report.Picture("accuracy", "accuracy of 0.9", svg.getvalue(), "Accuracy on the second cohort").name
+    'accuracy'
+    """
 
     name: str
     alt: str
@@ -143,7 +164,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Part:
-    """A section that the caller adds, at the end of the page or right after the summary.
+    """Section that the caller adds, at the end of the page or right after the summary.
 
     Parameters
     ----------
@@ -155,12 +176,19 @@ class Part:
         First paragraph.
     facts : dict of str to str
         Names and values, below the text.
-    pictures : sequence of Picture
+    pictures : sequence of Picture, default=()
         Figures, below the facts.
-    table : Table or None
-        Last of all.
-    first : bool
+    table : Table or None, default=None
+        Table, below the figures.
+    first : bool, default=False
         Whether the section follows the summary.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> part = gm.report.Part("cohort", "Cohort", "Two hospitals took part.", {"Patients": "16"})
+    >>> part.title, part.first
+    ('Cohort', False)
     """
 
     identifier: str
@@ -174,7 +202,53 @@ class Part:
 
 @dataclass(frozen=True)
 class Content:
-    """All that a page shows."""
+    """Content of a page; `collect` computes it from a run, `save` writes it.
+
+    Parameters
+    ----------
+    title : str
+        Title of the page.
+    subtitle : str
+        Line below the title.
+    label : str
+        Name of the label that was learned.
+    facts : dict of str to dict
+        Groups of names and values: data, training, parameters and versions.
+    summary : list of str
+        Sentences at the beginning of the page.
+    cautions : list of Caution
+        Warnings, each with a title and a text.
+    samples : SampleMap
+        Samples in the plane, and their distances.
+    cells : CellMap
+        Some of the cells, along the first two axes of the learned space.
+    genes : Table
+        The most important features.
+    feature : str
+        What a feature is called: "gene" or "dimension".
+    axes : list of Axis
+        Directions of the learned space, with their genes.
+    types : Table or None
+        Cell types; None: left out.
+    history : dict of str to array
+        Training by epoch, as `pl.history` draws it.
+    evaluation : Evaluation or None
+        Scores on held-out samples; None: left out.
+    left_out : list of str
+        What the page lacks, and how to get it.
+    parts : sequence of Part, default=()
+        Sections that the caller adds.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
+    >>> content = gm.report.collect(run, refits=0, evaluation=False)
+    >>> content.label, content.feature, len(content.axes)
+    ('condition', 'gene', 2)
+    """
 
     title: str
     subtitle: str

@@ -18,22 +18,32 @@ FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 
 @dataclass(frozen=True)
 class Run:
-    """What was learned, and where to find the values that it was learned from.
+    """Results of learning, and the file or AnnData with the values that were learned from.
 
     Parameters
     ----------
     cells : AnnData
-        After `tl.learn`, with or without values.
+        Cells after `tl.learn`, with or without values.
     samples : AnnData
-        From `tl.samples`.
+        Samples from `tl.samples`.
     source : AnnData, path or None
-        Where the values are; None where that is not known.
+        Values that were learned from; None: not known, and what needs them is left out of a report.
     findings : dict
-        What `learn` noted: seconds, the name of the file.
-    folder : path or None
-        Where results are kept; None: nowhere.
-    key : str
-        Entry of `uns` and prefix of columns, as `key_added` of `tl.learn`.
+        Notes of `groundmetric learn`, all of which may be missing: "cells" (name of the file), "seconds",
+        "interrupted".
+    folder : path or None, default=None
+        Folder for results that take long to compute; None: they are computed every time.
+    key : str, default="groundmetric"
+        The `key_added` of `tl.learn`.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> run = gm.report.Run(adata, gm.tl.samples(adata), adata, {})
+    >>> run.sample_key, run.label_key
+    ('sample', 'condition')
     """
 
     cells: ad.AnnData
@@ -45,7 +55,19 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike) -> Run:
-        """Read the folder that `groundmetric learn` wrote."""
+        """Read the folder that `groundmetric learn` wrote.
+
+        Parameters
+        ----------
+        folder : str or path
+            Folder with run.json and the files of cells and samples.
+
+        Returns
+        -------
+        Run
+            The run; its `source` is the file that was learned from, where that is found under its name, in the folder
+            or beside it.
+        """
         path = Path(folder)
         for name in (FINDINGS, RUN_CELLS, SAMPLES):
             if not (path / name).is_file():

@@ -57,46 +57,59 @@ def write(
     verbose: int = 0,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
-    """Write one HTML page about what was learned, and return what it says first.
+    """Write one HTML page about what was learned, and return its summary.
 
-    What takes long is kept in the folder of the run, so that a second report is quick.
+    Results that take long to compute are stored in the folder of the run, so that a second report is quick.
 
     Parameters
     ----------
     run : Run, str or path
         Run, or the folder that `groundmetric learn` wrote.
-    output : str, path or None
+    output : str, path or None, default=None
         File to write; None: report.html in the folder of the run. An older report is replaced, no other file is.
-    title : str or None
+    title : str or None, default=None
         Title of the page; None: what tells the labels apart.
-    group_key : str or None
-        Column of `obs`, the patient: whose samples are held out and drawn together.
-    cell_type_key : str or None
-        Column of `obs`; None: "cell_type" or the like, where there is one.
-    gene_sets : str, path or None
+    group_key : str or None, default=None
+        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together.
+    cell_type_key : str or None, default=None
+        Column of `obs` with the cell types; None: "cell_type" or the like, where there is one.
+    gene_sets : str, path or None, default=None
         GMT file, to name the processes of the axes.
-    refits : int
+    refits : int, default=20
         Fits on samples drawn anew, for the stability of genes; 0: none.
-    permutations : int
+    permutations : int, default=0
         Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
-    evaluation : bool
+    evaluation : bool, default=True
         Whether to score the metric on held-out samples, against quick baselines.
-    figures : str, path or None
+    figures : str, path or None, default=None
         Folder for every figure as PNG and SVG, over older ones of the same names; None: no files.
-    parts : sequence of Part
+    parts : sequence of Part, default=()
         Sections to add.
-    n_jobs : int or None
+    n_jobs : int or None, default=None
         Threads or processes; None: one.
-    verbose : int
+    verbose : int, default=0
         1 shows progress bars where there is a terminal.
     log : function of str
-        Is told in a line what comes next.
+        Called with a line about each step that begins; the default does nothing.
 
     Returns
     -------
     dict
         "report" (path), "bytes", "summary", "warnings", "left_out", "scores", "against_chance", and "figures" (names of
         files).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = gm.report.write(run, Path(folder) / "report.html", refits=0, evaluation=False)
+    >>> found["warnings"][0].split(":")[0]
+    'Few samples'
     """
     run = run if isinstance(run, Run) else Run.open(run)
     if output is None and run.folder is None:
@@ -115,7 +128,36 @@ def write(
 
 
 def save(content: Content, path: Path) -> dict[str, Any]:
-    """Write the page, whole or not at all, over an older page only, and return what it says first."""
+    """Write a page, and return its summary.
+
+    The file is written whole or not at all. An older report, or an empty file, is replaced; any other file is an error.
+
+    Parameters
+    ----------
+    content : Content
+        Content of the page, e.g. from `collect`.
+    path : Path
+        File to write; its folder is created if it does not exist.
+
+    Returns
+    -------
+    dict
+        "report" (path), "bytes", "summary", "warnings", "left_out", "scores" and "against_chance".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
+    >>> content = gm.report.collect(run, refits=0, evaluation=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "report.html"
+    ...     gm.report.save(content, path)["bytes"] == path.stat().st_size
+    True
+    """
     check_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = page(content).encode()

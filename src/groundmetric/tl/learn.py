@@ -184,60 +184,70 @@ def learn(
     copy: bool = False,
     **parameters: Any,
 ) -> ad.AnnData | None:
-    """Learn under which distance between cells the samples of one label are near to each other.
+    """Learn a metric between cells under which samples of one label are near to each other.
 
     Values should be normalised and on a log scale; raw counts give a warning.
 
     Parameters
     ----------
     adata : AnnData or path
-        Cells; the path is of an .h5ad file (or a .zarr folder).
-        Of a file, or an AnnData in backed mode, lazy or of Dask arrays, only the drawn cells and the selected genes are
-        kept in memory.
+        Cells; a path is that of an .h5ad file or a .zarr folder. Of a file, or of an AnnData that is backed, lazy or
+        made of Dask arrays, only the drawn cells and the selected genes are held in memory.
     sample_key : str
-        Column of `obs` that says which sample (patient) each cell is from
+        Column of `obs` with the sample (patient) of each cell.
     label_key : str
-        Column of `obs` with the label of the cell's sample, the same for all cells of a sample. Samples without
-        a label are left out of learning, but their cells are placed in the learned space. With ``target="ordered"``,
-        numbers or ordered categories.
-    batch_key : str or None
-        Column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn:
-        samples should be nearer to those of their label in other batches than to those of other labels in their own
-    layer : str or None
-        Use this layer rather than X
-    use_rep : str or None
-        Learn on this entry of `obsm` (e.g. "X_pca") rather than on genes
-    genes : str, sequence or None
-        Which genes to learn from
-        "variance": those whose variance is above the average, in the cells that are learned from (the paper's rule);
-        "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a mask. None: those
-        marked by `pp.select_genes`, otherwise "variance".
-    n_cells : int or None
-        Cells that are drawn per sample at most (None: all). Samples with fewer keep theirs.
-    resample : bool
-        Draw other cells for every epoch, so that more of a large file is learned from than is held at a time. No
-        solve can then begin where the last one ended, which takes longer. Genes, scales and all that is returned are
-        of the first draw.
-    key_added : str
-        Prefix of all that is written
-    random_state : int
-        Seed of the draw and of the learner
-    copy : bool
-        Return a copy with the results, and leave `adata` as it is
-    **parameters : of `GroundMetricLearner`: n_components, margin, strength, max_epochs, n_jobs, verbose, …
+        Column of `obs` with the label of the cell's sample, the same for all cells of a sample. Samples without a label
+        are left out of learning, but their cells are projected too. With ``target="ordered"``, numbers or ordered
+        categories.
+    batch_key : str or None, default=None
+        Column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn: samples
+        should be nearer to those of their label in other batches than to those of other labels in their own.
+    layer : str or None, default=None
+        Layer to learn from; None: X.
+    use_rep : str or None, default=None
+        Entry of `obsm` to learn from (e.g. "X_pca"); None: genes.
+    genes : str, sequence or None, default=None
+        Genes to learn from. "variance": those whose variance is above the average, in the cells that are learned from
+        (the paper's rule); "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a
+        mask. None: those marked by `pp.select_genes`, otherwise "variance".
+    n_cells : int or None, default=1000
+        Cells drawn from each sample; samples with fewer give all of theirs. None: all cells.
+    resample : bool, default=False
+        Whether to draw other cells for every epoch, so that more of a large file is learned from than is held in memory
+        at a time. Transport solves then have no warm start, which takes longer. Selected genes, scales and all results
+        are those of the first draw.
+    key_added : str, default="groundmetric"
+        Prefix of the names of all results in `adata`.
+    random_state : int, default=0
+        Seed of the draw of cells and of the learner.
+    copy : bool, default=False
+        Whether to return a copy with the results and leave `adata` as it is.
+    **parameters : dict
+        Parameters of `GroundMetricLearner`: n_components, margin, strength, max_epochs, n_jobs, verbose and others.
 
     Returns
     -------
-    None for an AnnData in memory, which is written to. For a file, backed or lazy mode: an AnnData in memory of the
-    drawn cells and the selected genes, with the results.
+    AnnData or None
+        None for an AnnData in memory, which gets the results, or its copy with ``copy=True``. For a file, or an AnnData
+        that is backed or lazy: an AnnData in memory of the drawn cells and the selected genes, with the results.
 
-    Writes
-    ------
-    obsm["X_groundmetric"] : all cells in the learned space, where the metric is the Euclidean distance
-    varm["groundmetric_components"] : the components, 0 for genes that were not selected (not with `use_rep`)
-    var["groundmetric_importance"] : share of each gene, summing to 1 (not with `use_rep`)
-    obs["groundmetric_sampled"] : which cells were drawn
-    uns["groundmetric"] : parameters, labels, history, version, and the metric itself; `get.metric` rebuilds it
+    Notes
+    -----
+    Results, with "groundmetric" standing for `key_added`:
+
+    - ``obsm["X_groundmetric"]``: cells in the learned space, where the metric is the Euclidean distance
+    - ``varm["groundmetric_components"]``: components, 0 for genes that were not selected (not with `use_rep`)
+    - ``var["groundmetric_importance"]``: share of each gene, summing to 1 (not with `use_rep`)
+    - ``obs["groundmetric_sampled"]``: whether each cell was drawn
+    - ``uns["groundmetric"]``: parameters, labels, history, version, and the metric itself; `get.metric` rebuilds it
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata.obsm["X_groundmetric"].shape == (adata.n_obs, 2)
+    True
     """
     check_draw(n_cells, random_state)
     learner = make_learner(parameters, random_state)

@@ -126,48 +126,67 @@ def cell_relevance(
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> None:
-    """How much each cell takes part in telling the classes apart.
+    """Relevance of each cell: how much it takes part in telling the classes apart.
 
-    ``method="plans"`` looks at the transport plans under the learned metric: how far a cell's mass travels to samples
-    of other classes, less how far it travels to samples of its own. The mean over the cells of a sample is how much
-    farther it is from other classes than from its own; so the relevances share out that difference among cells. They
-    describe the samples that the metric was learned from, and are no test of it.
+    ``method="plans"`` takes the optimal transport plans under the learned metric: how far a cell's mass travels to
+    samples of other classes, less how far it travels to samples of its own. The mean over the cells of a sample is how
+    much farther the sample is from other classes than from its own, so the relevances divide that difference among the
+    cells. They describe the samples that the metric was learned from, and are no test of it.
 
-    ``method="held_out"`` is the paper's proxy: samples are held out again and again, a metric is learned from the
-    others (genes selected, values scaled and the metric learned without the held-out ones), and each held-out cell is
-    classified by the training cells nearest to it. A cell that is right in at least 90 % of its turns is "involved".
-    (Where `learn` had a `use_rep`, that was made beforehand, usually with all cells: then this is not quite blind.)
+    ``method="held_out"`` is the paper's proxy: samples are held out again and again, genes are selected and a metric is
+    learned from the others, and each held-out cell is classified by the training cells nearest to it. A cell that is
+    classified right in at least `threshold` of its turns is "involved". Where `tl.learn` had a `use_rep`, that was
+    computed beforehand, usually from all cells: then held-out samples have had an influence on it.
 
     Parameters
     ----------
     adata : AnnData
-        In memory, after `learn`
-    method : {"plans", "held_out"}
-    max_partners : int
-        Plans: each sample is compared with at most so many of every class, drawn at random
-    n_neighbors : int
-        Held out: training cells that vote, each by one over its distance; 100 in the paper
-    n_folds, n_repeats : int
-        Held out: the samples are divided into so many parts, each held out in turn, so many times over
-    threshold : float
-        Held out: share of turns in which an involved cell is right
-    group_key : str or None
-        Held out: column of `obs`, e.g. the donor: samples with the same value are held out together
-    genes : str, sequence or None
-        Held out: the rule by which genes are selected in each training part, "variance", "highly_variable" or
-        "all", or a list of names chosen beforehand. None: the rule of `learn`
-    key : str
-        The `key_added` of `learn`
-    n_jobs : int or None
-        Threads
+        Cells in memory, after `tl.learn`; the results are added to its `obs`.
+    method : {"plans", "held_out"}, default="plans"
+        Relevance by transport plans, or by classification of held-out cells.
+    max_partners : int, default=10
+        Plans: samples of every class that a sample is compared with at most, drawn at random.
+    n_neighbors : int, default=100
+        Held out: training cells that vote, each with weight one over its distance; 100 in the paper.
+    n_folds : int, default=3
+        Held out: number of parts that the samples are divided into, each of which is held out once.
+    n_repeats : int, default=4
+        Held out: number of such divisions.
+    threshold : float, default=0.9
+        Held out: share of its turns in which an involved cell is classified right.
+    group_key : str or None, default=None
+        Held out: column of `obs`, e.g. the donor; samples with the same value are held out together.
+    genes : str, sequence or None, default=None
+        Held out: rule by which genes are selected in each training part ("variance", "highly_variable" or "all"), or a
+        list of names chosen beforehand. None: the rule of `tl.learn`, which must have been one of these three.
+    key : str, default="groundmetric"
+        The `key_added` of `tl.learn`.
+    random_state : int, default=0
+        Seed of the draw of partners, or of the division into folds.
+    n_jobs : int or None, default=None
+        Threads; None: one.
 
-    Writes
-    ------
-    obs["groundmetric_relevance"] : plans: in units of the mean distance between classes; missing for cells that were
-        not drawn, and for samples without a label or alone in their class
-    obs["groundmetric_between"], obs["groundmetric_within"] : plans: the two means behind it, in the metric's units
-    obs["groundmetric_accuracy"] : held out: share of turns in which the cell was right
-    obs["groundmetric_involved"] : held out: whether that is at least the threshold
+    Notes
+    -----
+    Results, with "groundmetric" standing for `key`:
+
+    - ``obs["groundmetric_relevance"]`` (plans): in units of the mean distance between samples of different classes;
+      missing for cells that were not drawn, and for samples without a label or alone in their class
+    - ``obs["groundmetric_between"]``, ``obs["groundmetric_within"]`` (plans): mean distance that the cell's mass
+      travels to samples of other classes and of its own, in units of the metric
+    - ``obs["groundmetric_accuracy"]`` (held out): share of turns in which the cell was classified right; missing for
+      samples without a label
+    - ``obs["groundmetric_involved"]`` (held out): whether that is at least `threshold`
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> gm.tl.cell_relevance(adata)
+    >>> relevance, active = adata.obs["groundmetric_relevance"], adata.obs["programme"]
+    >>> bool(relevance[active].mean() > relevance[~active].mean())
+    True
     """
     if method == "held_out":
         share = held_out_accuracy(

@@ -32,35 +32,53 @@ def samples(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> ad.AnnData:
-    """An AnnData with a row per sample: how far samples are from each other under the learned metric.
+    """AnnData with a row per sample, and the distances between samples under the learned metric.
 
-    Neighbours are set, so that `sc.tl.umap`, `sc.tl.leiden`, `sc.tl.diffmap` and `sc.tl.dpt` run on it as they are.
+    The graph of nearest neighbours is included, so that `sc.tl.umap`, `sc.tl.leiden`, `sc.tl.diffmap` and `sc.tl.dpt`
+    run on the result.
 
     Parameters
     ----------
     adata : AnnData or path
-        After `learn` or `transfer`, or the path of its file
-    sample_key : str or None
-        Column of `obs`; None: the one of `learn`
-    cell_type_key : str or None
-        Column of `obs` whose values are counted; None: "cell_type" where there is one
-    n_neighbors : int
-        Of the graph of samples, each one itself included, as in scanpy; at most one less than there are
-    key : str
-        The `key_added` of `learn`
-    n_jobs, verbose : int or None
-        Threads for the distances; 1 shows a progress bar where there is a terminal
+        Cells after `tl.learn` or `tl.transfer`, or the path of their file.
+    sample_key : str or None, default=None
+        Column of `obs` with the sample of each cell; None: that of `tl.learn`.
+    cell_type_key : str or None, default=None
+        Column of `obs` whose values are counted in each sample; None: "cell_type", where there is one.
+    n_neighbors : int, default=15
+        Neighbours of each sample in the graph, itself included, as in scanpy; at most the number of samples less one.
+    key : str, default="groundmetric"
+        The `key_added` of `tl.learn`.
+    n_jobs : int or None, default=None
+        Threads for the distances; None: one.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
 
     Returns
     -------
-    AnnData with, per sample,
+    AnnData
+        A row per sample, with the entries below.
 
-    X : mean of each selected gene over its drawn cells (where `adata` has them)
-    obs : what is the same for all of its cells, and `n_cells`
-    obsm["X_groundmetric_distances"] : its distances to all samples
-    obsm["cell_types"] : how many cells it has of each type
-    obsp["groundmetric_distances"] : the distances again, between all pairs
-    obsp["distances"], obsp["connectivities"], uns["neighbors"] : the graph of nearest samples
+    Notes
+    -----
+    Entries of the result, with "groundmetric" standing for `key`:
+
+    - ``X``: mean of each selected gene over the drawn cells (where `adata` has the values; not with `use_rep`)
+    - ``obs``: columns that are the same for all cells of a sample, and "n_cells"
+    - ``obsm["X_groundmetric_distances"]``: distances to all samples
+    - ``obsm["cell_types"]``: number of cells of each type (where `adata` has cell types)
+    - ``obsp["groundmetric_distances"]``: the same distances, as a pairwise entry
+    - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (from 3 samples
+      on)
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> samples = gm.tl.samples(adata)
+    >>> samples.n_obs, samples.obsp["groundmetric_distances"].shape
+    (8, (8, 8))
     """
     if n_neighbors < 2:
         raise ValueError(f"n_neighbors is {n_neighbors}: at least 2 are needed, the sample itself and another")
@@ -95,28 +113,39 @@ def average(
 ) -> None:
     """Coordinates of cells between the learned metric (weight 0) and the Euclidean one (weight 1).
 
-    The learned metric tells conditions apart, the Euclidean one cell types; in between, both show. The Euclidean
+    The learned metric separates conditions, the Euclidean one cell types; in between, both are visible. The Euclidean
     distance d between these coordinates is d² = (1 - weight) d²_learned + weight d²_Euclidean, each in units of its
-    root mean square over all cells, because the two have no common unit. `sc.pp.neighbors` takes them:
+    root mean square over all pairs of cells, because the two have no common unit. `sc.pp.neighbors` takes them with
+    ``use_rep="X_groundmetric_average"``.
 
-        gm.tl.average(adata)
-        sc.pp.neighbors(adata, use_rep="X_groundmetric_average")
-
-    (`GroundMetric.blend` averages the distances themselves, as the paper does; no coordinates have those.)
+    `GroundMetric.blend` averages the distances themselves, as the paper does; no coordinates have those.
 
     Parameters
     ----------
     adata : AnnData
-        After `learn` or `transfer`
-    weight : float
-        From 0, learned, to 1, Euclidean
-    use_rep : str or None
-        Entry of `obsm` for the Euclidean side; None: what was learned on with `use_rep`, otherwise "X_pca" where
-        there is one, otherwise `n_pcs` principal components of the selected genes
-    key : str
-        The `key_added` of `learn`
-    key_added : str or None
-        Entry of `obsm` to write; None: "X_groundmetric_average"
+        Cells after `tl.learn` or `tl.transfer`; the coordinates are added to its `obsm`.
+    weight : float, default=0.5
+        Weight of the Euclidean metric, from 0 to 1.
+    use_rep : str or None, default=None
+        Entry of `obsm` with the coordinates of the Euclidean metric. None: the `use_rep` of `tl.learn`, otherwise
+        "X_pca" where there is one, otherwise principal components of the selected genes.
+    n_pcs : int, default=50
+        Number of these principal components, at most one less than there are genes or cells.
+    key : str, default="groundmetric"
+        The `key_added` of `tl.learn`.
+    key_added : str or None, default=None
+        Entry of `obsm` for the coordinates; None: "X_groundmetric_average", with `key` in place of "groundmetric".
+    random_state : int, default=0
+        Seed of the principal component analysis.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> gm.tl.average(adata, n_pcs=10)
+    >>> adata.obsm["X_groundmetric_average"].shape == (adata.n_obs, 2 + 10)
+    True
     """
     if not 0.0 <= weight <= 1.0:
         raise ValueError(f"weight is {weight}: expected a number from 0 (learned) to 1 (Euclidean)")
@@ -140,30 +169,42 @@ def trajectory(
     key: str = "groundmetric",
     key_added: str | None = None,
 ) -> None:
-    """Pseudotime of samples: how far each is from a root along paths through similar samples, from 0 to 1.
+    """Pseudotime of samples: distance from a root along paths through similar samples, from 0 to 1.
 
-    Diffusion pseudotime (Haghverdi et al. 2016) on all distances between samples. With tens of samples a graph of
-    nearest neighbours easily falls apart, and `sc.tl.dpt` then gives infinity; here every two samples are linked, the
-    more weakly the farther they are apart.
+    This is diffusion pseudotime (Haghverdi et al. 2016) on all distances between samples. With tens of samples a graph
+    of nearest neighbours is often disconnected, and `sc.tl.dpt` then gives infinity; here every two samples are linked,
+    the more weakly the farther they are apart.
 
     Parameters
     ----------
     samples : AnnData
-        Of `tl.samples`
+        Result of `tl.samples`, to which the pseudotime is added.
     root : str
-        The name of the sample to start from, or a label: then that sample of it that is farthest from all others on
-        average
-    n_neighbors : int
-        Each sample's links reach about as far as to this neighbour
-    key : str
-        The `key_added` of `learn`
-    key_added : str or None
-        Column of `obs` to write; None: "groundmetric_pseudotime"
+        Name of the sample at which pseudotime is 0; or a label: then that of its samples that is farthest, on average,
+        from the samples of other labels.
+    n_neighbors : int, default=5
+        The width of each sample's kernel is its distance to this neighbour, or more where samples would be cut off.
+    key : str, default="groundmetric"
+        The `key_added` of `tl.learn`.
+    key_added : str or None, default=None
+        Name of the results; None: "groundmetric_pseudotime", with `key` in place of "groundmetric".
 
-    Writes
-    ------
-    obs["groundmetric_pseudotime"] : from 0 at the root to 1
-    uns["groundmetric_pseudotime"] : the name of the root
+    Notes
+    -----
+    Results, under the name `key_added`:
+
+    - ``obs["groundmetric_pseudotime"]``: pseudotime of each sample, 0 at the root and 1 at the farthest
+    - ``uns["groundmetric_pseudotime"]``: dict with the name of the root
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> samples = gm.tl.samples(adata)
+    >>> gm.tl.trajectory(samples, "control")
+    >>> samples.obs.sort_values("groundmetric_pseudotime")["condition"].tolist()[-1]
+    'disease'
     """
     if f"{key}_distances" not in samples.obsp:
         raise ValueError(f"obsp has no {key + '_distances'!r}: pass the AnnData that tl.samples returns")

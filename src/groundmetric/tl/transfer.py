@@ -34,51 +34,72 @@ def transfer(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> ad.AnnData:
-    """Place new samples in the space of a learned metric, and predict their labels by the nearest training samples.
+    """Project new samples with a learned metric, and predict their labels by the nearest training samples.
 
     Nothing is learned from `adata`: genes, scales and metric are those of the training samples. A sample that has the
-    name of a training sample is compared, but its label is not predicted, because the metric has seen it.
+    name of a training sample is compared, but its label is not predicted, because the metric was learned from it.
 
-    Genes are found by their names; other order and more genes make no difference. A gene that is missing counts as
-    having its mean in training in every cell; above a share of `max_missing` that is an error. (With a bare metric the
-    mean is not known: a missing gene is left out, which changes no distance between the new cells.)
+    Genes are matched by name; their order and additional genes make no difference. A missing gene is given its mean in
+    training, in every cell; if more than a share of `max_missing` are missing, that is an error. With a bare metric the
+    mean is not known: a missing gene is left out, which changes no distance between the new cells.
 
     Parameters
     ----------
     adata : AnnData
-        In memory or backed; prepared as the training data were. It is written to.
+        New cells, in memory or backed, prepared as the training data were; results are added to it.
     trained : AnnData, path or GroundMetric
-        The AnnData that `learn` was run on, its .h5ad file, the folder of a run of the command line; or a
-        GroundMetric or its file, which knows no samples to compare with
-    sample_key : str or None
-        Column of `adata.obs`; None: the one of training
-    layer : str or None
-        Of `adata`, or "X"; None: the one of training
-    max_missing : float
-        Share of genes that may be missing
-    n_neighbors : int
-        Training samples that vote on a label, each by one over its distance; at most as many as there are
-    n_cells : int or None
-        Cells that are drawn per sample for the distances at most (None: all). All cells are placed.
-    random_state : int
-        Seed of the draw
-    key : str
-        The `key_added` of `learn`
-    n_jobs, verbose : int or None
-        Threads for the distances; 1 shows a progress bar where there is a terminal
+        The AnnData that `tl.learn` was run on, its .h5ad file, or the folder of a run of the command line; or a
+        GroundMetric or its file, which have no samples to compare with.
+    sample_key : str or None, default=None
+        Column of `adata.obs` with the sample of each cell; None: that of `tl.learn`. A bare metric needs it.
+    layer : str or None, default=None
+        Layer of `adata` with the values, or "X"; None: that of `tl.learn`.
+    max_missing : float, default=0.2
+        Share of the metric's genes that may be missing in `adata`, from 0 to 1.
+    n_neighbors : int, default=5
+        Training samples that vote on a label, each with weight one over its distance; at most as many as there are.
+    n_cells : int or None, default=1000
+        Cells drawn from each sample for the distances; None: all. All cells are projected.
+    random_state : int, default=0
+        Seed of the draw.
+    key : str, default="groundmetric"
+        The `key_added` of `tl.learn`.
+    n_jobs : int or None, default=None
+        Threads for the distances; None: one.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
 
     Returns
     -------
-    AnnData with a row per new sample:
+    AnnData
+        A row per new sample, with the entries below.
 
-    obs : what is the same for all of its cells, `n_cells`, "groundmetric_predicted" and the probability of that label
-    obsm["groundmetric_probabilities"] : probability of each label
-    obsm["X_groundmetric_distances"] : distances to the training samples
-    uns["groundmetric"] : names and labels of the training samples, in the order of the distances
+    Notes
+    -----
+    Entries of the result, with "groundmetric" standing for `key`; with a bare metric, only the first:
 
-    Writes
-    ------
-    obsm["X_groundmetric"], obs["groundmetric_sampled"], obs["groundmetric_predicted"], uns["groundmetric"] of `adata`
+    - ``obs``: columns that are the same for all cells of a sample, and "n_cells"
+    - ``obs["groundmetric_predicted"]``, ``obs["groundmetric_probability"]``: predicted label and its probability
+    - ``obsm["groundmetric_probabilities"]``: probability of each label
+    - ``obsm["X_groundmetric_distances"]``: distances to the training samples
+    - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances
+
+    Results in `adata`:
+
+    - ``obsm["X_groundmetric"]``: cells in the learned space
+    - ``obs["groundmetric_sampled"]``: whether each cell was drawn for the distances
+    - ``obs["groundmetric_predicted"]``: predicted label of the cell's sample (not with a bare metric)
+    - ``uns["groundmetric"]``: the metric, so that `tl.samples` and `get.metric` take `adata`
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(6, 50, 200, random_state=0)
+    >>> is_new = adata.obs["sample"].isin(["S01", "S12"])
+    >>> old, new = adata[~is_new].copy(), adata[is_new].copy()
+    >>> gm.tl.learn(old, "sample", "condition", n_components=2, random_state=0)
+    >>> gm.tl.transfer(new, old).obs["groundmetric_predicted"].tolist()
+    ['control', 'disease']
     """
     if not isinstance(adata, ad.AnnData):
         raise TypeError(
