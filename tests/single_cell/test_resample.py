@@ -84,7 +84,7 @@ def test_what_cannot_be_resampled(cohort):
         gm.tl.learn(cohort, **OPTIONS, n_cells=None, resample=True)
 
 
-FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 24}
+FRESH = {"n_cells": 12, "resample": True, "max_epochs": 3, "batch_size": 10}
 
 
 class Stopped(Exception):
@@ -121,7 +121,7 @@ def assert_same(one, other):
     [
         {},
         {"neighbors": Nearest(refresh=1)},
-        {"stopping": EarlyStopping(tol=0.0, validation_fraction=0.3), "batch_key": "batch", "batch_size": 10},
+        {"stopping": EarlyStopping(tol=0.0, validation_fraction=0.3), "batch_key": "batch"},
     ],
     ids=["plain", "nearest", "validation, batches"],
 )

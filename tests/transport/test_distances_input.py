@@ -159,7 +159,7 @@ def test_distances_do_not_depend_on_other_distributions(far, cost, k):
     spoiled = gm.Distributions(points, np.repeat(D.names, D.sizes))
     metric = gm.GroundMetric(np.eye(k), cost=cost)
     plain = gm.pairwise_distances(D[[0, 1, 3]], metric=metric)
-    # Very far points are scaled, by a power of two: another plan of the same cost may be found, summed in another order.
+    # Very far points are scaled by a power of two: another plan of the same cost may be found, summed in another order.
     near = {"rtol": 0.0 if far < 1e100 else 1e-15}
     assert_allclose(gm.pairwise_distances(spoiled, metric=metric)[np.ix_([0, 1, 3], [0, 1, 3])], plain, **near)
     found, places = gm.kneighbors(spoiled, n_neighbors=1, metric=metric)

@@ -155,7 +155,9 @@ def test_pairs_of_very_many_points_and_few_are_turned(weights, monkeypatch):
 def test_learning_from_very_many_points_is_refused_but_distances_are_not(monkeypatch):
     monkeypatch.setattr(module, "_MOST_POINTS", 20)
     D = cohort(np.random.default_rng(0), [30, 5, 3], 2)
-    with pytest.raises(ValueError, match=r"distribution 0 has 30 points, and learning takes up to 20; .*subsample\(1000\)"):
+    with pytest.raises(
+        ValueError, match=r"distribution 0 has 30 points, and learning takes up to 20; .*subsample\(1000\)"
+    ):
         transport(D)
     assert gm.pairwise_distances(D).shape == (3, 3)
     assert transport(D, pairs=(np.array([1]), np.array([2]))).solve(np.array([0])).size == 1

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from .._internal import files as safe_folders
-from .._internal.cache import cache_files, is_cache
 from .._internal.files import write_whole
 from .._internal.tables import write_csv
 
@@ -122,6 +121,8 @@ def earlier_run(folder: Path) -> list[str] | None:
 
 def _report_of(folder: Path) -> list[str]:
     """Page and cache of `groundmetric report`, if this is what they are."""
+    from .._internal.cache import cache_files, is_cache  # heavy, and not needed for --help
+
     cache = folder / "report.cache"
     ours = cache_files(cache) if is_cache(cache) else []
     if not (folder / "report.html").exists():

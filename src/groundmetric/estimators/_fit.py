@@ -167,7 +167,12 @@ def checkpoints_of(
         return None
     seed = learner.random_state if isinstance(learner.random_state, numbers.Integral) else None
     # What decides what is learned, beside the settings.
-    more = [resolve_form(learner.form).form, learner.cost, resolve_stopping(learner.stopping).validation_fraction, learner.class_weight]
+    more = [
+        resolve_form(learner.form).form,
+        learner.cost,
+        resolve_stopping(learner.stopping).validation_fraction,
+        learner.class_weight,
+    ]
     parameters = [asdict(settings), *more, seed, *["fresh points"] * fresh]
     belongs_to = {
         "data": cohort_digest(D).hex(),

@@ -112,8 +112,8 @@ class PairTransport:
         if np.max(sizes[used], initial=0) > _MOST_POINTS:
             largest = used[np.argmax(sizes[used])]
             raise ValueError(
-                f"distribution {largest} has {sizes[largest]:,} points, and learning takes up to {_MOST_POINTS:,}; draw "
-                "some of the points, about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
+                f"distribution {largest} has {sizes[largest]:,} points, and learning takes up to {_MOST_POINTS:,}; "
+                "draw some of the points, about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
             )
 
     def move(self, distribution: int, z: np.ndarray) -> None:
