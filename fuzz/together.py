@@ -43,9 +43,8 @@ def _checkpoint(rng, folder: Path, tally: Tally) -> None:
 
     def learn(path: Path | None) -> np.ndarray:
         options = {"max_epochs": 3, "stopping": gm.learning.EarlyStopping(tol=0.0), "random_state": 0}
-        return (
-            gm.GroundMetricLearner(**options, checkpoint=gm.learning.Checkpoint(path, every=0.0)).fit(D, y).components_
-        )
+        checkpoint = None if path is None else gm.learning.Checkpoint(path, every=0.0)
+        return gm.GroundMetricLearner(**options, checkpoint=checkpoint).fit(D, y).components_
 
     with silence():
         expected = learn(None)

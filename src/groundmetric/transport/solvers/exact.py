@@ -94,7 +94,8 @@ def solve_exact(
     order = np.lexsort((receivers, senders))
     number = float(units.number)
     value = _in_turn(amounts * cost[senders, receivers]) / number
-    missing = 2.0 * lacking / number * float(np.abs(inner).max())  # what any way to place the rest costs at most
+    # What any way to place the rest costs at most; mostly there is none, and a pass over all costs is saved.
+    missing = 2.0 * lacking / number * float(np.abs(inner).max()) if lacking else 0.0
     proof = Proof.of(value, *units.shares(), potentials)
     doubt = proof.rounding * (units.rounding > 0.0)
     proved = proof.holds(inner, missing)
