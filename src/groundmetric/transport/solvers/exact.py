@@ -228,7 +228,7 @@ def hidden_gain(
     """What arcs that potentials should forbid, but do not, could gain at most.
 
     Beside potentials as large as a barred arc that has to be used, the simplex takes a reduced cost of a few digits for
-    rounding. An arc is made good at the end that has less mass; where potentials are small there is nothing to look for.
+    rounding. An arc is made good at the end that has less mass. Where potentials are small, nothing is hidden.
     """
     u, v = potentials
     if 2.0**-46 * (float(np.abs(u).max()) + float(np.abs(v).max())) <= 1e-10 * abs(value):
