@@ -219,7 +219,7 @@ def test_distances_between_tiny_coordinates_are_not_zero(size, k):
 
 
 def test_a_barred_arc_that_has_to_be_used_hides_no_gain():
-    """A mass of 2⁻⁴⁰ must cross 10¹⁵: beside potentials of that size, a gain of 1 for a mass of 1 looks like rounding."""
+    """A mass of 2⁻⁴⁰ must cross 10¹⁵: beside potentials of that size, a gain of 1 for a mass of 1 is like rounding."""
     rng, hidden = np.random.default_rng(0), 0
     for _ in range(2000):
         n, m = rng.integers(2, 6, 2)
