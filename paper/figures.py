@@ -14,7 +14,6 @@ from sklearn.base import clone
 from groundmetric import pl
 from groundmetric._internal.files import replacing
 from groundmetric._internal.tables import prose
-from groundmetric.estimators.preprocessing import feature_moments
 from groundmetric.pl.style import COLOURS, INK, STYLE
 
 from . import published as paper
@@ -42,7 +41,7 @@ def _draw(name: str, plan: Plan, folder: Path) -> str:
         pl.projection(ours, D, y, grid[0, 1])
         if D.shape[1] == 2:
             learned = {method: clone(methods[method]).fit(D[train], y[train]) for method in LEARNED}
-            pl.ellipse({"GGML": ours, **learned}, grid[0, 2], variances=feature_moments(D)[1])
+            pl.ellipse({"GGML": ours, **learned}, grid[0, 2], variances=D.moments()[1])
         else:
             pl.importance(ours, grid[0, 2], n=10)
         for row, (label, method) in enumerate({"GGML": ours, "Euclidean": euclid}.items(), start=1):

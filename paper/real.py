@@ -15,7 +15,6 @@ from groundmetric._anndata.cohort import Labelled, read_cohort
 from groundmetric._internal.tables import interval, markdown, number, prose, write_records
 from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner, GroundMetricLearnerCV
-from groundmetric.estimators.preprocessing import with_points
 from groundmetric.evaluation import Comparison, compare, folds, leave_one_group_out
 from groundmetric.supervision.splits import Split
 
@@ -96,7 +95,7 @@ def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda found: None)
 def components_of_all_cells(cohort: Labelled, seed: int) -> Labelled:
     """What the description of the data does: scaling and components without labels, but with the held-out cells."""
     space = baselines.by_name("pca", n_components=COMPONENTS, standardise=True, random_state=seed).fit(cohort.D)
-    return cohort._replace(D=with_points(cohort.D, space.metric_.project(cohort.D.points), None))
+    return cohort._replace(D=cohort.D.with_points(space.metric_.project(cohort.D.points)))
 
 
 def _study(data: RealSet, cohort: Labelled, plan: Plan, shown: str = "") -> dict[str, Any]:

@@ -227,6 +227,52 @@ def test_means_are_weighted():
     assert_allclose(cohort().means(), [POINTS[[0, 2, 5]].mean(0), POINTS[[1, 4]].mean(0), POINTS[3]])
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moments_weigh_points_by_their_share_in_their_distribution(kind, dtype):
+    random, owner = np.random.default_rng(0), np.repeat([0, 1, 2], [40, 18, 2])
+    points = np.column_stack([random.normal(size=(60, 3)), np.full(60, 7.0)]).astype(dtype)
+    for masses in (None, random.uniform(size=60)):
+        D = Distributions(kind(points), owner, weights=masses)
+        weights = D.weights * D.sizes[owner]
+        mean, variance = D.moments()
+        expected = np.average(points, axis=0, weights=weights)
+        assert mean.dtype == variance.dtype == np.float64
+        assert_allclose(mean, expected, rtol=1e-4, atol=1e-6)
+        assert_allclose(variance, np.average((points - expected) ** 2, axis=0, weights=weights), rtol=1e-4, atol=1e-9)
+
+
+def test_moments_do_not_depend_on_how_many_points_are_summed_at_a_time(monkeypatch):
+    random = np.random.default_rng(0)
+    points, owner = random.normal(size=(500, 7)), random.integers(0, 60, 500)
+    for masses in (None, random.uniform(size=500)):
+        D = Distributions(points, owner, weights=masses)
+        whole = D.moments()
+        with monkeypatch.context() as patch:
+            patch.setattr("groundmetric.distributions._ENTRIES", 70)
+            assert_allclose(D.moments(), whole, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_moments_of_equal_masses_are_those_of_the_points_whatever_the_sizes(kind):
+    mean, variance = Distributions(kind(POINTS), GROUPS).moments()
+    assert_allclose(mean, POINTS.mean(axis=0))
+    assert_allclose(variance, POINTS.var(axis=0))
+
+
+def test_in_a_mean_over_all_points_a_distribution_counts_by_its_size():
+    D = cohort(weights=[1, 2, 3, 5, 6, 4])
+    assert_allclose(D.moments()[0], np.average(D.means(), axis=0, weights=D.sizes))
+
+
+@pytest.mark.parametrize(("value", "remedy"), [(1e200, "divide"), (1e-200, "multiply")])
+@pytest.mark.parametrize("weights", [None, [1, 2, 3, 5, 6, 4]])
+def test_variances_out_of_the_range_of_numbers_are_refused(value, remedy, weights):
+    D = Distributions(POINTS * [1.0, value], GROUPS, weights=weights, features=["fine", "wild"])
+    with pytest.raises(ValueError, match=f"variance of feature 'wild' is out of the range of numbers: {remedy}"):
+        D.moments()
+
+
 def test_every_row_of_an_array_is_a_distribution_where_no_samples_are_known():
     D = as_distributions(POINTS)
     assert (len(D), D.sizes.tolist()) == (6, [1] * 6)

@@ -15,8 +15,10 @@ from sklearn.utils import check_random_state
 from ._internal.alignment import Roll, aligned
 from ._internal.validation import first_not_finite, is_missing, real_array, refuse_groups, refuse_mask
 
-# Points that are summed up at a time, about.
-_BLOCK = 8192
+# Points of which the means are taken at a time, about, and entries of points whose squares are summed at a time: 2 MB.
+_BLOCK, _ENTRIES = 8192, 2**18
+# The square of anything smaller is 0, or has few digits.
+_LEAST = 1e-150
 
 
 class Distributions:
@@ -293,6 +295,42 @@ class Distributions:
             means[low:high] = product.toarray() if sparse.issparse(product) else product
         return means
 
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of every feature over all points, in double precision and without a copy of the points.
+
+        A point counts as much as its mass times the number of points of its distribution: one where all points of a
+        distribution have the same mass, however many there are.
+
+        Returns
+        -------
+        means : array of shape (n_features,)
+            Mean of each feature.
+        variances : array of shape (n_features,)
+            Variance of each feature; exactly 0 for a constant one.
+
+        Examples
+        --------
+        >>> means, variances = Distributions([[0.0], [2.0], [4.0]], samples=["a", "a", "b"]).moments()
+        >>> means.tolist(), variances.round(3).tolist()
+        ([2.0], [2.667])
+        """
+        weights = None if self.uniform.all() else self.weights * np.repeat(self.sizes, self.sizes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            compute = _sparse_moments if sparse.issparse(self.points) else _dense_moments
+            means, variances = compute(self.points, weights)
+        self._refuse_variances(~np.isfinite(variances), "divide")
+        self._refuse_variances(_lost(self.points, variances), "multiply")
+        return means, variances
+
+    def _refuse_variances(self, features: np.ndarray, remedy: str) -> None:
+        """An error that names the first of these features, if there are any."""
+        if features.any():
+            worst = int(np.argmax(features))
+            name = worst if self.features is None else repr(self.features[worst])
+            raise ValueError(
+                f"the variance of feature {name} is out of the range of numbers: {remedy} it by a constant"
+            )
+
     def _as_places(self, indices: Any) -> Any:
         """A mask with names goes by these: ``D[y == "ill"]`` for a `y` that is sorted by name."""
         refuse_mask(indices, "indices")
@@ -356,6 +394,43 @@ class Distributions:
             name = self.names[int(np.argmin(totals > 0))]
             raise ValueError(f"distribution {name!r} has zero total weight: drop it or give one of its points a mass")
         return weights / np.repeat(totals, sizes), uniform
+
+
+def _sparse_moments(points: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    weights = None if weights is None else weights.astype(points.dtype)
+    mean, variance = mean_variance_axis(points, axis=0, weights=weights)
+    return mean.astype(np.float64), variance.astype(np.float64)
+
+
+def _dense_moments(points: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
+    origin = points[0].astype(np.float64)
+    total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
+    rows = max(1, _ENTRIES // points.shape[1])
+    for low in range(0, points.shape[0], rows):
+        deviation = points[low : low + rows] - origin
+        if weights is None:
+            total += deviation.sum(axis=0)
+            squares += np.einsum("pf,pf->f", deviation, deviation)
+        else:
+            total += weights[low : low + rows] @ deviation
+            squares += weights[low : low + rows] @ deviation**2
+    mass = points.shape[0] if weights is None else weights.sum()
+    shift = total / mass
+    return origin + shift, np.maximum(squares / mass - shift**2, 0.0)
+
+
+def _lost(points: Any, variances: np.ndarray) -> np.ndarray:
+    """Which features have a variance of 0 although they vary: by so little that the squares are no numbers above 0."""
+    lost, still = np.zeros(variances.size, bool), np.flatnonzero(variances == 0)
+    if still.size:
+        some = points[:, still]
+        lowest, highest = some.min(axis=0), some.max(axis=0)
+        apart = (highest - lowest).toarray().ravel() if sparse.issparse(some) else highest - lowest
+        lost[still] = (apart > 0) & (apart < _LEAST)
+    return lost
 
 
 def as_distributions(X: Any) -> Distributions:

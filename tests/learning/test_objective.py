@@ -8,8 +8,7 @@ from scipy import sparse
 from groundmetric import Distributions, GroundMetric, pairwise_distances
 from groundmetric._internal.executor import Threads
 from groundmetric.learning.model import LinearModel
-from groundmetric.learning.objective import Objective
-from groundmetric.learning.optimizer import Adam
+from groundmetric.learning.objective import Adam, Objective
 from groundmetric.penalties import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
 from groundmetric.supervision import random_triplets
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric import Distributions, GroundMetricLearner
-from groundmetric.learning.optimizer import Adam
+from groundmetric.learning.objective import Adam
 from groundmetric.penalties import GroupLasso, Lasso
 
 W = np.random.default_rng(0).normal(size=(3, 5))

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
-from groundmetric.learning.init import discriminants, discriminating_start
+from groundmetric.learning.model import discriminants, discriminating_start
 from groundmetric.supervision import ClassTarget, DistanceTarget, OrderedTarget, Supervision
 
 N, POINTS, FEATURES = 30, 20, 6

@@ -8,8 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier, pairwise_distances
 from groundmetric.datasets import make_modes, synth_2d
 from groundmetric.learning import EarlyStopping, Nearest
-from groundmetric.learning.objective import Objective
-from groundmetric.learning.optimizer import Adam
+from groundmetric.learning.objective import Adam, Objective
 from groundmetric.transport import Exact
 
 HELD_OUT = {"stopping": EarlyStopping(validation_fraction=0.2)}

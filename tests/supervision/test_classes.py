@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric.supervision import ClassTarget, Triplets, nearest_triplets, random_triplets
-from groundmetric.supervision.targets import Pool
+from groundmetric.supervision.triplets import Pool
 
 SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from groundmetric.supervision import OrderedTarget, nearest_triplets, random_triplets
-from groundmetric.supervision.triplets import as_target, candidates
+from groundmetric.supervision import OrderedTarget, Supervision, nearest_triplets, random_triplets
+from groundmetric.supervision.triplets import candidates
 
 
 def drawn(target, strata=None, t=2):
@@ -14,7 +14,7 @@ def drawn(target, strata=None, t=2):
 
 
 def relaxed(target, strata):
-    return {some.anchor for some in candidates(as_target(target), None, strata) if some.relaxed}
+    return {some.anchor for some in candidates(Supervision.of(target).targets[0], None, strata) if some.relaxed}
 
 
 pairs = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=4, max_size=14)

@@ -10,14 +10,12 @@ from scipy.linalg import LinAlgError, eigh
 from scipy.sparse.linalg import LinearOperator, svds
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted
 
 from .._internal.validation import check_labels, check_number
 from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
 from ..estimators._base import GroundMetricMethod
-from ..estimators.preprocessing import feature_moments
 from ..metrics.base import GroundMetric
 
 # Where the scatter within classes has no extent (fewer points than features, say), it is given this share of the mean.
@@ -69,7 +67,7 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
                 "of one class; give more distributions or points, or raise `max_points`"
             )
         points, weights = D.points[rows], point_weights(D)[rows]
-        centre, variance = moments(D)
+        centre, variance = D.moments()
         scale = spread(variance) if self.standardise else np.ones(variance.size)
         space = working_space(points, weights, centre, scale, self.max_features, random)
         components = space.components(self._learn(space.coordinates(points), codes, weights, random))
@@ -157,25 +155,6 @@ def owners(D: Distributions, rows: np.ndarray) -> np.ndarray:
 def point_weights(D: Distributions) -> np.ndarray:
     """Weights of points that do not depend on the size of their distribution: 1 where all points weigh the same."""
     return D.weights * np.repeat(D.sizes, D.sizes)
-
-
-def moments(D: Distributions) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of every feature over all points, each by its `point_weights`."""
-    if D.uniform.all():
-        return feature_moments(D)
-    weights = point_weights(D)
-    if sparse.issparse(D.points):
-        mean, variance = mean_variance_axis(D.points, axis=0, weights=weights.astype(D.points.dtype))
-        return mean.astype(np.float64), variance.astype(np.float64)
-    # Deviations from the first point: a constant feature comes out with variance 0 exactly.
-    origin = D.points[0].astype(np.float64)
-    total, squares = np.zeros(origin.size), np.zeros(origin.size)
-    for low in range(0, weights.size, 4096):
-        deviation = D.points[low : low + 4096] - origin
-        total += weights[low : low + 4096] @ deviation
-        squares += weights[low : low + 4096] @ deviation**2
-    shift = total / weights.sum()
-    return origin + shift, np.maximum(squares / weights.sum() - shift**2, 0.0)
 
 
 def spread(variance: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from .._internal.validation import check_number, is_missing
 from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
-from ._base import draw, moments, point_weights, principal_axes, spread, unlabelled
+from ._base import draw, point_weights, principal_axes, spread, unlabelled
 
 
 class Composition(BaseEstimator):
@@ -201,7 +201,7 @@ class Composition(BaseEstimator):
         return values
 
     def _find_components(self, D: Distributions, rows: np.ndarray, random: np.random.RandomState) -> None:
-        centre, variance = moments(D)
+        centre, variance = D.moments()
         scale = spread(variance) if self.standardise else np.ones(variance.size)
         axes = principal_axes(D.points[rows], point_weights(D)[rows], centre, scale, self.n_components, random)
         self._space = GroundMetric(axes / scale, D.features)

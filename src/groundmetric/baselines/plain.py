@@ -14,7 +14,7 @@ from ..distributions import Distributions
 from ..estimators._base import GroundMetricMethod
 from ..metrics.base import GroundMetric
 from ..metrics.cost import euclidean
-from ._base import moments, spread, unlabelled
+from ._base import spread, unlabelled
 
 
 class PointDistance:
@@ -82,7 +82,7 @@ class _Plain(GroundMetricMethod, BaseEstimator):
         self._features = GroundMetric.euclidean(D.shape[1], D.features)
         self.metric_: Any = PointDistance(self._name, self._features)
         if self.standardise:
-            centre, variance = moments(D)
+            centre, variance = D.moments()
             self.metric_ = PointDistance(
                 self._name, self._features, centre if self._centred else None, spread(variance)
             )

@@ -16,7 +16,6 @@ from ._base import (
     class_scatter,
     directions,
     draw,
-    moments,
     point_weights,
     principal_axes,
     spread,
@@ -89,7 +88,7 @@ class PCAEuclidean(GroundMetricMethod, BaseEstimator):
         check_number("n_components", self.n_components, low=1, whole=True)
         random = check_random_state(self.random_state)
         rows = draw(D, self.max_points, random)
-        centre, variance = moments(D)
+        centre, variance = D.moments()
         scale = spread(variance) if self.standardise else np.ones(variance.size)
         axes = principal_axes(D.points[rows], point_weights(D)[rows], centre, scale, self.n_components, random)
         self.components_ = axes / scale

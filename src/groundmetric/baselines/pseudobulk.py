@@ -16,7 +16,7 @@ from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
 from ..metrics.cost import euclidean
-from ._base import labelled, moments, spread, unlabelled
+from ._base import labelled, spread, unlabelled
 from .plain import PointDistance
 
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -127,7 +127,7 @@ class PseudobulkNeighbors(_Pseudobulk):
         """
         D = unlabelled(D, y)
         self._learn_embedding(D)
-        self._point_distance = PointDistance("euclidean", self._features, scale=spread(moments(D)[1]))
+        self._point_distance = PointDistance("euclidean", self._features, scale=spread(D.moments()[1]))
         return self
 
     def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
@@ -242,7 +242,7 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         self.coef_ = (model.coef_ if turn is None else model.coef_ @ turn) * scale
         self.intercept_ = model.intercept_
         slopes = (self.coef_ / self.scale_)[:, : D.shape[1]]
-        self.metric_ = GroundMetric(slopes, D.features, variances=moments(D)[1])
+        self.metric_ = GroundMetric(slopes, D.features, variances=D.moments()[1])
         return self
 
     def _fit_logistic(self, z: np.ndarray, codes: np.ndarray) -> tuple[LogisticRegression, float]:

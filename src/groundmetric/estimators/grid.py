@@ -25,7 +25,6 @@ from ..metrics.base import GroundMetric
 from ..metrics.cost import Cost
 from ..supervision.splits import Split
 from .learner import GroundMetricLearner
-from .preprocessing import feature_moments
 
 # Components that an average keeps at most: with so few, costs are filled inside the solver.
 MOST_COMPONENTS = 25
@@ -57,14 +56,14 @@ def average_metric(metrics: Sequence[GroundMetric], weights: Sequence[float], D:
     variances, axes = variances[::-1], axes[:, ::-1]
     total = np.cumsum(variances)
     kept = min(MOST_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
-    return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=feature_moments(D)[1])
+    return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=D.moments()[1])
 
 
 def reference_metric(D: Distributions, scaling: str) -> GroundMetric:
     """The Euclidean metric between points, as given or standardised, by its leading principal components."""
     points = _some_points(D)
     points = (points.toarray() if sparse.issparse(points) else points).astype(np.float64)
-    _, variances = feature_moments(D)
+    _, variances = D.moments()
     scale = np.where(variances > 0, np.sqrt(variances), 1.0) if scaling == "standardised" else np.ones(D.shape[1])
     centred = (points - points.mean(axis=0)) / scale
     count = min(MOST_COMPONENTS, *centred.shape)

@@ -1,39 +1,56 @@
-"""The metric learner."""
+"""The metric learner: input, settings and labels checked, training run and checkpointed, warnings given."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import numbers
+import warnings
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._internal.alignment import Roll, aligned
+from .._internal.executor import Threads
+from .._internal.progress import progress_bar
 from .._internal.validation import refuse_groups, refuse_mask
+from .._internal.warnings import InterruptedWarning
+from ..distances import warn_of_pivot_limit
 from ..distributions import Distributions, named_rows
+from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.model import DiagonalModel, LinearModel, Model
-from ..learning.options import EarlyStopping, Mapped, Nearest, resolve_form, resolve_stopping
-from ..learning.training import Outcome, Settings, Training
+from ..learning.options import (
+    EarlyStopping,
+    Mapped,
+    Nearest,
+    Settings,
+    check_settings,
+    resolve_checkpoint,
+    resolve_form,
+    resolve_stopping,
+)
+from ..learning.penalties import has_vanished
+from ..learning.training import Fresh, Outcome, Training
 from ..metrics.base import GroundMetric
 from ..metrics.cost import Cost
 from ..metrics.mapped import MappedMetric, fit_map, map_points, some_points
 from ..supervision import Supervision
-from ..supervision.labels import Distances, read_labels, read_strata, resolve_target, supervision
+from ..supervision.labels import (
+    Distances,
+    check_class_sizes,
+    hold_out,
+    read_labels,
+    read_strata,
+    resolve_target,
+    supervision,
+)
+from ..supervision.triplets import candidates
 from ..transport.solvers.exact import Exact
 from ._base import GroundMetricMethod
-from ._fit import (
-    check_classes,
-    check_fresh,
-    check_settings,
-    checkpoints_of,
-    run_training,
-    warn_of_strata,
-    warn_of_training,
-    warn_of_zero,
-)
-from .preprocessing import feature_moments, hold_out
 
 
 class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -222,25 +239,21 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             The learner itself.
         """
         refuse_groups(other, "fit")
-        check_fresh(self, X, fresh)
+        self._check_fresh(X, fresh)
         D, known = self._check_data(X, y, samples, strata)
         D, raw = self._map(D), D
         settings = check_settings(self, D.shape[1])
         random = check_random_state(self.random_state)
-        check_classes(D, known, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
-        centre, variance = feature_moments(D)
+        check_class_sizes(D, known, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
+        centre, variance = D.moments()
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
         held_out = hold_out(known.targets[0].levels, resolve_stopping(self.stopping).validation_fraction, random)
-        warn_of_strata(known, held_out)
-        checkpoints = checkpoints_of(self, D, known, settings, fresh=fresh is not None)
+        _warn_of_strata(known, held_out)
         model = self._model(settings, centre, scale)
-        run = run_training(
-            Training(D, known, settings, model, scale, held_out, random),
-            n_jobs=self.n_jobs, verbose=self.verbose, checkpoints=checkpoints, fresh=fresh,
-        )  # fmt: skip
+        training = Training(D, known, settings, model, scale, held_out, random)
+        run = self._run(training, fresh)
         self._keep(run, model.metric(run.kept, D.features, variance), raw)
-        warn_of_training(run, settings.max_epochs)
-        warn_of_zero(self)
+        self._warn_of(run)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -270,6 +283,17 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
+
+    def _check_fresh(self, X: Any, fresh: Any) -> None:
+        """Fresh points can be learned from if they are used as they come."""
+        if fresh is None:
+            return
+        if not callable(fresh):
+            raise TypeError(f"fresh is a {type(fresh).__name__}: expected a function from epochs to Distributions")
+        if not isinstance(X, Distributions):
+            raise ValueError("fresh is given, but X are points: give Distributions, of which there can be others")
+        if resolve_form(self.form).transformer is not None:
+            raise ValueError("fresh points are not mapped: leave out `fresh`, or the transformer of `form`")
 
     def _check_data(self, X: Any, y: Any, samples: Any, strata: Any) -> tuple[Distributions, Supervision]:
         """The distributions that have a label, and what is known about them."""
@@ -333,6 +357,33 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             return DiagonalModel(scale, centre, cost)
         return LinearModel(settings.n_components, scale, centre, cost)
 
+    def _run(self, training: Training, fresh: Fresh | None) -> Outcome:
+        """Train to the end, or on from the checkpoint, with a progress bar. An interruption loses nothing."""
+        saving = self._saving(training, fresh)
+        with (
+            saving or nullcontext(),
+            Threads(self.n_jobs) as threads,
+            progress_bar(self.max_epochs, "learning", "epoch", show=bool(self.verbose)) as bar,
+        ):
+
+            def show(history: dict[str, list]) -> None:
+                bar.set_postfix(loss=f"{history['loss'][-1]:.3f}", active=f"{history['active'][-1]:.0%}", refresh=False)
+                bar.update()
+
+            return training.run(threads, on_epoch=show, saving=saving, fresh=fresh)
+
+    def _saving(self, training: Training, fresh: Fresh | None) -> Saving | None:
+        """Where the states of training go, if anywhere."""
+        checkpoint = resolve_checkpoint(self.checkpoint)
+        if checkpoint is None:
+            return None
+        # What decides what is learned, beside the settings.
+        form, share = resolve_form(self.form).form, resolve_stopping(self.stopping).validation_fraction
+        seed = self.random_state if isinstance(self.random_state, numbers.Integral) else None
+        more = [form, self.cost, share, self.class_weight, seed, *["fresh points"] * (fresh is not None)]
+        belongs_to = belonging(training.D, training.known, [asdict(training.settings), *more])
+        return Saving(Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to))
+
     def _keep(self, run: Outcome, metric: Any, raw: Distributions) -> None:
         self._keep_metric(metric, raw)
         self.history_ = {name: np.array(values) for name, values in run.history.items()}
@@ -349,3 +400,34 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         if resolve_form(self.form).transformer is None:
             return metric
         return MappedMetric(self.feature_map_, metric, raw.shape[1], self._feature_names(), probes=some_points(raw))
+
+    def _warn_of(self, run: Outcome) -> None:
+        """Say what the numbers alone do not show: training was interrupted, solves stopped early, little is left."""
+        if run.interrupted:
+            message = f"interrupted after {self.n_iter_} of {self.max_epochs} epochs: what was learned so far is kept"
+            warnings.warn(message, InterruptedWarning, stacklevel=3)
+        warn_of_pivot_limit(run.stopped_pivoting)
+        if not np.any(getattr(self, "components_", True)):
+            message = "the penalty has set the whole metric to 0, which tells nothing apart: lower `strength`"
+        elif has_vanished(self.history_, self.margin, self.strength):
+            message = (
+                f"a penalty of strength {self.strength:g} outweighs the labels: the metric has shrunk to nearly 0, and "
+                "what is left of it is chance; lower `strength`"
+            )
+        else:
+            return
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+
+def _warn_of_strata(known: Supervision, held_out: np.ndarray) -> None:
+    """Say how many distributions cannot be compared across strata."""
+    if known.strata is None:
+        return
+    relaxed = [some.relaxed for target in known.targets for some in candidates(target, held_out, known.strata)]
+    if any(relaxed):
+        warnings.warn(
+            f"{sum(relaxed)} of {len(relaxed)} distributions have no like label in another stratum, or no unlike one "
+            "in their own: they are compared with any, so that strata may be learned from them",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 from .._internal.alignment import carries_names
 from .._internal.validation import check_labels, check_number, is_missing, refuse_mask, visible
 from ..distributions import Distributions
-from ..estimators.preprocessing import feature_moments
 from ..metrics.base import GroundMetric
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def spreads(metric: GroundMetric, D: Distributions | None = None) -> np.ndarray:
     """Standard deviation of each feature: that of training where the metric knows it, else that of D, else 1."""
     if metric.variances is not None:
         return np.sqrt(metric.variances)
-    return np.ones(metric.n_features) if D is None else np.sqrt(feature_moments(D)[1])
+    return np.ones(metric.n_features) if D is None else np.sqrt(D.moments()[1])
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,46 @@
-"""Checkpoints: the state of training as plain numbers, and the last two states on the disk."""
+"""Checkpoints: the state of training as plain numbers, the last two states on the disk, and when they are written."""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 import warnings
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import joblib
 import numpy as np
 
 from .._internal.arrays import Damaged, beginning_of, read_arrays, write_arrays
 from .._internal.files import Foreign, refuse_foreign, remove_leftovers
-from .optimizer import Adam
+from ..distributions import Distributions
+from ..supervision import Supervision
+from ..transport.cache import cohort_digest
+
+if TYPE_CHECKING:
+    from .training import Training
 
 State = dict[str, Any]  # arrays and plain numbers, by name
 
 
-def optimiser_state(optimiser: Any) -> State:
-    if not isinstance(optimiser, Adam):
-        raise TypeError(f"{type(optimiser).__name__} cannot be put into a checkpoint: leave `checkpoint` out")
-    return optimiser.state()
+@runtime_checkable
+class Restorable(Protocol):
+    """What can be put into a checkpoint: it gives its state, and goes on from the state of another."""
+
+    def state(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+
+def restorable(part: object) -> Restorable:
+    """A part of a training, an error where it has no state."""
+    if not isinstance(part, Restorable):
+        raise TypeError(f"{type(part).__name__} cannot be put into a checkpoint: leave `checkpoint` out")
+    return part
 
 
 def random_state(random: np.random.RandomState) -> State:
@@ -50,7 +70,8 @@ def under(prefix: str, state: State) -> State:
     return {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
 
 
-_KIND, _VERSION = "groundmetric checkpoint", 2
+# 3: digests of the labels no longer depend on where their classes are defined.
+_KIND, _VERSION = "groundmetric checkpoint", 3
 
 
 def check_place(path: str | os.PathLike) -> Path:
@@ -98,6 +119,10 @@ class Checkpoints:
             except Damaged as error:
                 damaged.append(str(error))
                 continue
+            except ValueError as error:  # of another version
+                raise ValueError(
+                    f"{error}, delete it to start anew, or go on with the groundmetric that wrote it"
+                ) from None
             self._check(path, description["belongs_to"])
             if damaged:
                 self._warn(f"{damaged[0]}; going on from the checkpoint before it")
@@ -139,3 +164,84 @@ class Checkpoints:
 def _plain(value: Any) -> Any:
     """A number of numpy as one of Python."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def belonging(D: Distributions, known: Supervision, parameters: list) -> dict[str, str]:
+    """Digests by name of what the states of a training depend on."""
+    # By name and content, so that a class may move to another file.
+    targets = [(type(target).__name__, asdict(target)) for target in known.targets]  # type: ignore[call-overload]
+    return {
+        "data": cohort_digest(D).hex(),
+        "labels": _hash([targets, known.shares, known.strata], "labels"),
+        "parameters": _hash(parameters, "parameters"),
+    }
+
+
+def _hash(value: Any, what: str) -> str:
+    try:
+        return joblib.hash(value)
+    except Exception as error:
+        raise ValueError(
+            f"the {what} cannot be recognised in another run, because they cannot be pickled ({error}): leave out "
+            "`checkpoint`, or give named classes and functions instead of lambdas"
+        ) from None
+
+
+class _Deferred:
+    """Signals that end a program wait for the end of a step, so that the state can be written before they act.
+
+    A second one acts at once. Only where signals arrive: in the main thread.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Any] = {}
+        self._came: tuple[int, Any] | None = None
+
+    def begin(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            # SIGTERM ends a process without a word, unless somebody (the command line) listens to it.
+            listening = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+            self._handlers = {number: signal.signal(number, self._note) for number in listening}
+
+    def end(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._came, before = (number, frame), self._came
+        if before is not None:
+            self.act()
+
+    def __bool__(self) -> bool:
+        return self._came is not None
+
+    def act(self) -> None:
+        """Do what would have been done without us: as a rule, raise KeyboardInterrupt."""
+        if self._came is not None:
+            (number, frame), self._came = self._came, None
+            self._handlers[number](number, frame)
+
+
+class Saving:
+    """The state of a training: loaded at first, then written as it goes on.
+
+    As a context, an interruption (Ctrl-C) waits for the end of the present step, and the state is written before it.
+    """
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints, self._interruption = checkpoints, _Deferred()
+        self.state: State | None = checkpoints.load()
+
+    def __enter__(self) -> Saving:
+        self._interruption.begin()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._interruption.end()
+        if error is None:
+            self._interruption.act()
+
+    def after_step(self, training: Training) -> None:
+        if training.finished or self._interruption or self._checkpoints.is_due():
+            self._checkpoints.write(training.state())
+        self._interruption.act()

@@ -1,14 +1,53 @@
-"""The GGML loss and its exact gradient, whatever metric is learned."""
+"""A step of learning: the GGML loss of a mini-batch of triplets, its exact gradient, and Adam.
+
+The loss asks only for the transport of pairs (`GroundPairs`), whatever metric is learned. Triplets come in mini-batches
+of whole anchors; the nearest neighbours that they may be chosen from are searched here too.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..supervision import Triplets
-from .model import GroundPairs
+from .._internal.executor import Threads
+from ..metrics.cost import Cost
+from ..supervision import Supervision, Triplets
+from ..supervision.triplets import candidates
+from ..transport._kernels.pairs import Answers
+from ..transport.neighbors import Finder, nearest
+from ..transport.problem import Masses
+from .penalties import ProximalPenalty
+
+
+class GroundPairs(Protocol):
+    """A fixed list of pairs of distributions whose transport values depend on parameters."""
+
+    first: np.ndarray  # (n_pairs,) the distributions of each pair
+    second: np.ndarray
+    answers: Answers
+
+    def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
+        """Bring these distributions up to the parameters. `learning` says that `gradient` may follow."""
+        ...
+
+    def upper(self, which: np.ndarray) -> np.ndarray:
+        """Upper bounds of the present values."""
+        ...
+
+    def lower(self, which: np.ndarray) -> np.ndarray:
+        """Lower bounds of the present values."""
+        ...
+
+    def solve(self, which: np.ndarray) -> np.ndarray:
+        """Exact values."""
+        ...
+
+    def gradient(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
+        """Gradient of ``coefficient @ solve(which)`` with respect to the parameters of the last `place`."""
+        ...
 
 
 @dataclass
@@ -100,3 +139,112 @@ class _Clock:
         now = time.perf_counter()
         self.laps[name] = now - self._last
         self._last = now
+
+
+def nearest_candidates(
+    masses: Masses,
+    z: np.ndarray,
+    known: Supervision,
+    held_out: np.ndarray,
+    n_neighbors: int,
+    threads: Threads,
+    *,
+    cost: Cost = Cost.EUCLIDEAN,
+) -> np.ndarray:
+    """Distances of every distribution to its nearest candidates of each level, infinite where they were not needed.
+
+    Lower bounds rule most pairs out without a solve. Distributions that are held out are not looked for.
+    """
+    finder = Finder(masses, z, threads, cost=cost)
+    n = len(masses)
+    rows, cols = np.triu_indices(n, 1)
+    lower = np.full((n, n), np.inf)
+    lower[rows, cols] = lower[cols, rows] = finder.lower(rows, cols)
+    distances = np.full((n, n), np.inf)
+    for wanted in _by_place(known, held_out, n):
+        exact = nearest(np.where(wanted, lower, np.inf), min(n_neighbors, n), finder.solve, finder.sharpen)
+        np.minimum(distances, exact, out=distances)
+    return distances
+
+
+def _by_place(known: Supervision, held_out: np.ndarray, n: int) -> list[np.ndarray]:
+    """Masks (anchor, candidate): the first levels of all anchors, the second ones, and so on."""
+    masks: dict[tuple, np.ndarray] = {}
+    for label, target in enumerate(known.targets):
+        for some in candidates(target, held_out, known.strata):
+            sides = {"near": some.near} if some.far is some.near else {"near": some.near, "far": some.far}
+            for side, pools in sides.items():
+                for place, pool in enumerate(pools):
+                    mask = masks.setdefault((label, side, place), np.zeros((n, n), bool))
+                    mask[some.anchor, pool.all()] = True
+    return list(masks.values())
+
+
+def by_anchor(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:
+    """The chosen triplets, those of one anchor together: they share pairs, so a batch of them needs few solves."""
+    order = chosen[np.argsort(triplets.j[chosen], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(triplets.j[order])) + 1)
+
+
+def mini_batches(anchors: list[np.ndarray], size: int, random: np.random.RandomState) -> list[np.ndarray]:
+    """Mini-batches of about `size` triplets: whole anchors in random order."""
+    order = [anchors[place] for place in random.permutation(len(anchors))]
+    ends = np.cumsum([anchor.size for anchor in order])
+    n_batches = max(1, int(np.ceil(ends[-1] / size)))
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_batches) / n_batches)
+    parts = np.split(np.arange(len(order)), np.unique(cuts))
+    return [np.concatenate([order[place] for place in part]) for part in parts if part.size]
+
+
+class Optimiser(Protocol):
+    learning_rate: float
+
+    def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray: ...
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015), the optimiser of the paper, and its proximal form for penalties with a kink.
+
+    Steps are of about `learning_rate` per entry, whatever the gradient's scale.
+    """
+
+    def __init__(self, learning_rate: float, decay: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8) -> None:
+        self.learning_rate = learning_rate
+        self._decay = decay
+        self._epsilon = epsilon
+        self._steps = 0
+        self._mean: np.ndarray | float = 0.0
+        self._square: np.ndarray | float = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What the next steps depend on, for `restore`."""
+        return {"steps": self._steps, "mean": self._mean, "square": self._square}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._steps, self._mean, self._square = state["steps"], state["mean"], state["square"]
+
+    def step(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """W after one step against the gradient."""
+        mean, square = self._moments(gradient, gradient)
+        return W - self.learning_rate * mean / (np.sqrt(square) + self._epsilon)
+
+    def proximal_step(self, W: np.ndarray, gradient: np.ndarray, penalty: ProximalPenalty, weight: float) -> np.ndarray:
+        """W after one step on the loss, whose gradient is given, and one on ``weight`` times the penalty.
+
+        Both use the same step sizes, entry by entry: W stays where it is exactly if the penalty balances the gradient,
+        which a proximal step of one size behind Adam's of many would miss. Entries that the penalty ties together
+        (`penalty.tied`) share theirs. The sizes follow the gradient of the sum, so they are bounded when no triplet
+        pulls.
+        """
+        total = gradient + weight * penalty.gradient(W)
+        mean, square = self._moments(gradient, total)
+        size = self.learning_rate / (np.sqrt(np.mean(square, axis=penalty.tied, keepdims=True)) + self._epsilon)
+        return penalty.proximal(W - size * mean, size * weight)
+
+    def _moments(self, gradient: np.ndarray, scaling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Averages of the gradient, and of the square of what the steps are scaled by, without their first bias."""
+        first, second = self._decay
+        self._steps += 1
+        self._mean = first * self._mean + (1.0 - first) * gradient
+        self._square = second * self._square + (1.0 - second) * scaling**2
+        return self._mean / (1.0 - first**self._steps), self._square / (1.0 - second**self._steps)

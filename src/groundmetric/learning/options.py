@@ -1,4 +1,4 @@
-"""Options of learning as objects: neighbours, early stopping, checkpoints, forms; and their text in files."""
+"""Options of learning as objects (neighbours, stopping, checkpoints, forms), all checked, and as text in files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._internal.validation import check_number
+import numpy as np
+
+from .._internal.validation import check_number, real_array
 from ..supervision.labels import Classes, Distances, Ordered
 from ..transport.solvers.exact import Exact
+from .penalties import Penalty, resolve_penalty
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,74 @@ def resolve_solver(solver: Any) -> Exact:
 def resolve_checkpoint(checkpoint: Any) -> Checkpoint | None:
     """A bare path is shorthand."""
     return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides what is learned; see GroundMetricLearner for what each means."""
+
+    n_components: int
+    margin: float
+    penalty: Penalty | None
+    strength: float
+    n_neighbors: int
+    refresh: int | None  # epochs between two choices of the nearest neighbours; None: neighbours at random
+    init: Any
+    learning_rate: float
+    max_epochs: int
+    batch_size: int
+    tol: float
+    patience: int
+    memory: float
+    max_pivots: int | None
+    nuisance: float = 0.0
+
+
+def check_settings(learner: Any, n_features: int) -> Settings:
+    """What a GroundMetricLearner is to do with so many features."""
+    form = resolve_form(learner.form).form
+    if form == "diagonal" and learner.n_components is not None:
+        raise ValueError("a diagonal metric has a component per feature: leave n_components out")
+    k = min(5, n_features) if learner.n_components is None else learner.n_components
+    check_number("n_components", k, low=1, whole=True)
+    if k > n_features:
+        raise ValueError(f"n_components is {k}, but there are only {n_features} features: give at most that many")
+    for name in ("n_neighbors", "max_epochs", "batch_size"):
+        check_number(name, getattr(learner, name), low=1, whole=True)
+    for name in ("margin", "learning_rate"):
+        check_number(name, getattr(learner, name), low=0.0, above=True)
+    for name in ("strength", "nuisance"):
+        check_number(name, getattr(learner, name), low=0.0)
+    nearest, stopping = resolve_neighbors(learner.neighbors), resolve_stopping(learner.stopping)
+    solver = resolve_solver(learner.solver)
+    return Settings(
+        n_components=int(k),
+        margin=float(learner.margin),
+        penalty=resolve_penalty(learner.penalty),
+        strength=float(learner.strength),
+        n_neighbors=int(learner.n_neighbors),
+        refresh=None if nearest is None else int(nearest.refresh),
+        init=_check_init(learner.init, (n_features,) if form == "diagonal" else (k, n_features)),
+        learning_rate=float(learner.learning_rate),
+        max_epochs=int(learner.max_epochs),
+        batch_size=int(learner.batch_size),
+        tol=float(stopping.tol),
+        patience=int(stopping.patience),
+        memory=float(solver.memory) * 1e6,
+        max_pivots=solver.max_pivots,
+        nuisance=float(learner.nuisance),
+    )
+
+
+def _check_init(init: Any, shape: tuple[int, ...]) -> Any:
+    if isinstance(init, str):
+        if init not in ("discriminant", "random"):
+            raise ValueError(f"init is {init!r}: expected 'discriminant', 'random' or an array")
+        return init
+    start = np.array(real_array(init, "init"), dtype=np.float64)
+    if start.shape != shape or not np.isfinite(start).all():
+        raise ValueError(f"init has shape {start.shape}: expected finite numbers of shape {shape}")
+    return np.atleast_2d(start)
 
 
 _BY_NAME = {kind.__name__: kind for kind in (Nearest, EarlyStopping, Exact, Classes, Ordered, Distances)}

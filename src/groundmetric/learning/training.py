@@ -11,35 +11,16 @@ import numpy as np
 from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..supervision import Supervision, Triplets, nearest_triplets, random_triplets
+from ..transport.cache import cohort_digest
 from ..transport.problem import Masses
-from .checkpoint import State, named, optimiser_state, random_state, set_random_state, under
-from .init import discriminating_start, random_start
-from .mining import Fresh, by_anchor, mini_batches, nearest_candidates, renew, take_again
-from .model import Model
-from .objective import Evaluation, Objective
-from .optimizer import Adam
-from .penalties import Penalty, ProximalPenalty, StrataVariance, has_vanished
+from .checkpoint import Saving, State, named, random_state, restorable, set_random_state, under
+from .model import Model, discriminating_start, random_start
+from .objective import Adam, Evaluation, Objective, by_anchor, mini_batches, nearest_candidates
+from .options import Settings
+from .penalties import ProximalPenalty, StrataVariance, has_vanished
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides what is learned; see GroundMetricLearner for what each means."""
-
-    n_components: int
-    margin: float
-    penalty: Penalty | None
-    strength: float
-    n_neighbors: int
-    refresh: int | None  # epochs between two choices of the nearest neighbours; None: neighbours at random
-    init: Any
-    learning_rate: float
-    max_epochs: int
-    batch_size: int
-    tol: float
-    patience: int
-    memory: float
-    max_pivots: int | None
-    nuisance: float = 0.0
+# Gives points of the same distributions, in the same order and with the same features, for an epoch from 1 on.
+Fresh = Callable[[int], Distributions]
 
 
 @dataclass
@@ -94,22 +75,23 @@ class Training:
         threads: Threads,
         *,
         on_epoch: Callable[[dict[str, list]], None],
-        on_step: Callable[[Training], None] = lambda training: None,
-        state: State | None = None,
+        saving: Saving | None = None,
         fresh: Fresh | None = None,
     ) -> Outcome:
-        """From the start, or on from the state of another, to the end; `fresh` gives other points every epoch."""
+        """From the start, or on from the state that was saved, to the end; `fresh` gives other points every epoch."""
         self.threads = threads
-        if state is None:
+        if saving is None or saving.state is None:
             self._begin()
         else:
-            self.restore(state, fresh)
+            self.restore(saving.state, fresh)
         try:
             while not self.finished:
                 if self.step():
                     on_epoch(self.history)
-                renew(self, fresh)
-                on_step(self)
+                if fresh is not None and not self.batches and not self.finished:
+                    self._renew(fresh)
+                if saving is not None:
+                    saving.after_step(self)
         except KeyboardInterrupt:
             self.interrupted = True
         return self.outcome()
@@ -125,12 +107,12 @@ class Training:
             "drawn": self.drawn,
             "part_names": list(self.parts[0] if self.parts else ()),
         }
-        state |= named("optimiser", optimiser_state(self.optimiser))
+        state |= named("optimiser", restorable(self.optimiser).state())
         state |= named("random", random_state(self.random))
         triplets = self.objective.triplets
         state |= named("triplets", {field.name: getattr(triplets, field.name) for field in fields(triplets)})
         state |= named("history", {name: np.array(values) for name, values in self.history.items()})
-        state |= named("pairs", self.objective.pairs.state())  # type: ignore[attr-defined]
+        state |= named("pairs", restorable(self.objective.pairs).state())
         state["batches"] = np.concatenate([*self.batches, np.empty(0, np.int64)]).astype(np.int64)
         state["batch_sizes"] = np.array([batch.size for batch in self.batches], np.int64)
         state |= named("parts", {name: np.array([part[name] for part in self.parts]) for name in state["part_names"]})
@@ -144,19 +126,53 @@ class Training:
         for name in (*_PLAIN, "W", "kept", "held_out"):
             setattr(self, name, state[name])
         self.nuisance = self._nuisance()  # which depends on what is held out
-        self.optimiser.restore(under("optimiser", state))  # type: ignore[attr-defined]
+        restorable(self.optimiser).restore(under("optimiser", state))
         set_random_state(self.random, under("random", state))
         # The last epoch is followed by no other, and by no other points.
-        take_again(self, fresh, len(state["history.loss"]) - int(self.finished), state.get("drawn"))
+        n_epochs = len(state["history.loss"]) - int(self.finished)
+        if fresh is not None and n_epochs > 0:
+            self._take_again(fresh, n_epochs, state.get("drawn"))
         self.use(Triplets(**under("triplets", state)))
         self.objective.unit = state["unit"]
-        self.objective.pairs.restore(under("pairs", state))  # type: ignore[attr-defined]
+        restorable(self.objective.pairs).restore(under("pairs", state))
         self.history = {name: values.tolist() for name, values in under("history", state).items()}
         ends = np.cumsum(state["batch_sizes"])
         self.batches = np.split(state["batches"], ends[:-1]) if ends.size else []
         columns = {name: values.tolist() for name, values in under("parts", state).items()}
         n_parts = len(columns["loss"]) if columns else 0
         self.parts = [{name: columns[name][place] for name in state["part_names"]} for place in range(n_parts)]
+
+    def _renew(self, fresh: Fresh) -> None:
+        """Go on with fresh points, between two epochs.
+
+        Triplets, units and the optimiser stay: it is the same loss, estimated from another draw. Where the solves of
+        the old points ended says nothing of the new ones, so that every pair starts anew.
+        """
+        triplets, unit = self.objective.triplets, self.objective.unit
+        del self.objective  # which has the old points
+        self._take(fresh, len(self.history["loss"]))
+        self.use(triplets)
+        self.objective.unit = unit
+
+    def _take_again(self, fresh: Fresh, n_epochs: int, drawn: str | None) -> None:
+        """Take the points that another had after so many epochs; `drawn` is what they are recognised by."""
+        self._take(fresh, n_epochs)
+        if self.drawn != drawn:
+            raise ValueError(
+                f"the fresh points after {n_epochs} epochs are not those of the checkpoint: the data have changed "
+                "since, or what gives fresh points gives others every time; delete the checkpoint to start anew"
+            )
+
+    def _take(self, fresh: Fresh, n_epochs: int) -> None:
+        names, shape = self.D.names, self.D.shape
+        del self.D  # so that there are never two fresh draws in memory
+        D = fresh(n_epochs)
+        if (D.names, D.shape) != (names, shape):
+            raise ValueError(
+                f"fresh points are {D!r}, which begin with {D.names[:3]}: expected {shape[0]} distributions with "
+                f"{shape[1]} features, all with a label, and in their order, which begins with {names[:3]}"
+            )
+        self.D, self.drawn = D, cohort_digest(D).hex()
 
     def _begin(self) -> None:
         self.W = self.model.start(self._first_components)

@@ -13,9 +13,9 @@ from sklearn.utils import check_random_state
 from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..estimators.learner import GroundMetricLearner
-from ..learning.model import EmbeddedPairs, GroundPairs, Model
-from ..learning.options import resolve_form
-from ..learning.training import Settings
+from ..learning.model import EmbeddedPairs, Model
+from ..learning.objective import GroundPairs
+from ..learning.options import Settings, resolve_form
 from ..metrics.cost import Cost
 from ..transport import solve
 from ..transport._kernels.pairs import Answers

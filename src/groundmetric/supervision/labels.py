@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -175,6 +177,44 @@ def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndar
     seen = np.flatnonzero(np.any([target.labelled for target in known.targets], axis=0))
     known = known.at(seen)
     return seen, replace(known, strata=None) if known.strata is not None and np.ptp(known.strata) == 0 else known
+
+
+def check_class_sizes(D: Distributions, known: Supervision, values: Iterable[np.ndarray]) -> None:
+    """Look at every label that is a class; `values` has the values of each label."""
+    for target, classes in zip(known.targets, values, strict=True):
+        if isinstance(target, ClassTarget):
+            _check_sizes(D, target.levels, classes.tolist())
+
+
+def _check_sizes(D: Distributions, codes: np.ndarray, classes: list) -> None:
+    """There must be something to tell apart, and somebody to be near to."""
+    counts = np.bincount(codes[codes >= 0])
+    if counts.size < 2:
+        raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
+    if counts.max() < 2:
+        raise ValueError(
+            "every class has a single distribution: no triplet can be formed; at least one class needs two"
+        )
+    for place in np.flatnonzero(counts == 1):
+        name = D.names[int(np.flatnonzero(codes == place)[0])]
+        warnings.warn(
+            f"class {classes[place]!r} has a single distribution ({name!r}): others are kept away from it, "
+            "but it is not an anchor itself",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def hold_out(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
+    """Marks a share of every class, at most all but two of its distributions."""
+    held_out = np.zeros(codes.size, bool)
+    if fraction > 0.0:
+        for c in np.unique(codes):
+            members = random.permutation(np.flatnonzero(codes == c))
+            held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
+        if not held_out.any():
+            raise ValueError("validation_fraction leaves nothing to hold out: no class has three distributions")
+    return held_out
 
 
 def _weighted(labels: list[Label], class_weight: str | None) -> list[Label]:
