@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
 from groundmetric.estimators.grid import (
@@ -146,6 +147,28 @@ def test_a_bad_grid_is_refused(options, message):
     D, y = cohort()
     with pytest.raises(ValueError, match=message):
         quick_search(**options).fit(D, y)
+
+
+@pytest.mark.parametrize(
+    ("learner", "error", "message"),
+    [
+        (gm.GroundMetricLearner(cost="manhattan"), ValueError, "cost of the learner is 'manhattan'.*'euclidean'"),
+        (gm.GroundMetricLearner(cost="squared"), ValueError, "cost of the learner is 'squared'.*GroundMetricLearner"),
+        (
+            gm.GroundMetricLearner(form=gm.learning.Mapped(StandardScaler())),
+            ValueError,
+            "form of the learner is Mapped.*with_points",
+        ),
+        (gm.GroundMetricLearner(checkpoint="state"), ValueError, "checkpoint of the learner is 'state'.*leave it out"),
+        (StandardScaler(), TypeError, "learner is a StandardScaler: expected a GroundMetricLearner"),
+    ],
+)
+def test_a_learner_whose_metrics_have_no_average_is_refused_before_anything_is_learned(
+    learner, error, message, monkeypatch
+):
+    monkeypatch.setattr("groundmetric.estimators.grid.fit_and_vote", None)
+    with pytest.raises(error, match=message):
+        gm.GroundMetricLearnerCV(learner, margins=[1.0], strengths=[0.1]).fit(*cohort())
 
 
 def test_a_class_within_one_group_cannot_be_held_out():

@@ -18,8 +18,10 @@ import groundmetric as gm
 from groundmetric._internal import arrays as array_files
 from groundmetric._internal import files as safe_files
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
-from groundmetric.learning.checkpoint import Checkpoints
+from groundmetric.learning import checkpoint as checkpoint_files
+from groundmetric.learning.checkpoint import Checkpoints, belonging
 from groundmetric.learning.training import Training
+from groundmetric.supervision import OrderedTarget, Supervision
 
 OPTIONS = {
     "plain": {},
@@ -228,6 +230,26 @@ def test_a_newer_format_and_a_folder_are_refused(tmp_path, data):
         learner(path).fit(*data)
     with pytest.raises(ValueError, match="folder"):
         learner(tmp_path).fit(*data)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do_and_stays(tmp_path, data, version):
+    path = tmp_path / "c"
+    stopped_run(path, data, 3)
+    description, arrays = array_files.read_arrays(path, checkpoint_files._KIND, checkpoint_files._VERSION)
+    array_files.write_arrays(path, checkpoint_files._KIND, version, description, arrays)
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match=rf"c' has format version {version}.*reads 3.*delete it to start anew"):
+        learner(path).fit(*data)
+    assert path.read_bytes() == content
+
+
+def test_digests_of_labels_do_not_depend_on_what_was_computed_from_them(data):
+    D, _ = data
+    fresh, used = (Supervision.of(OrderedTarget.of(np.arange(12.0))) for _ in range(2))
+    assert used.targets[0].levels.size == 12  # which the target remembers
+    assert belonging(D, fresh, []) == belonging(D, used, [])
+    assert belonging(D, fresh, [])["labels"] != belonging(D, Supervision.of(np.arange(12) % 3), [])["labels"]
 
 
 PRECIOUS = [b"a,b\n1,2\n", b"\x89HDF\r\n\x1a\n" + bytes(90), b'{"format": "groundmetric.GroundMetric", "version": 3}']

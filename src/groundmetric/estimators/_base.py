@@ -71,9 +71,10 @@ def class_shares(
 ) -> np.ndarray:
     """Share of the neighbours' votes for each class, (n_items, n_classes).
 
-    `distances` and `codes` (classes as numbers) have a row per item and a column per neighbour. A vote counts one over
-    the distance ("distance") or one ("uniform"). Where neighbours coincide with the item, only they vote. With `among`,
-    the classes of all that could have been neighbours, a vote counts the less, the more of these share its class.
+    `distances` and `codes` (classes as numbers) have a row per item and a column per neighbour. With weights
+    "distance", a vote counts one over the distance, and where neighbours coincide with the item, only they vote; with
+    "uniform", every vote counts one, at whatever distance. With `among`, the classes of all that could have been
+    neighbours, a vote counts the less, the more of these share its class.
 
     >>> class_shares(np.array([[1.0, 2.0, 4.0]]), np.array([[0, 1, 1]]), 2, "distance").round(3).tolist()
     [[0.571, 0.429]]

@@ -16,7 +16,9 @@ from sklearn.utils import check_random_state
 from .._internal.progress import progress_bar
 from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions
+from ..learning.options import resolve_form
 from ..metrics.base import GroundMetric
+from ..metrics.cost import Cost
 from ..supervision.splits import Split, folds, group_list, number_groups, shuffled
 from ._base import GroundMetricMethod
 from .grid import (
@@ -172,6 +174,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
         self._check_grid()
         self.learner_ = GroundMetricLearner(class_weight="balanced") if self.learner is None else clone(self.learner)
+        _check_learner(self.learner_)
         random = check_random_state(self.random_state)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         seed = int(random.randint(2**31))
@@ -307,3 +310,26 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
     ) -> None:
         row = {"space": setting.space, "margin": setting.margin, "strength": setting.strength, "epochs": epochs}
         self.scores_.append(row | {"shrinkage": shrinkage, "reference": reference, "score": score})
+
+
+def _check_learner(learner: Any) -> None:
+    """A search fits it many times, and averages its metrics: the matrices M of Mahalanobis distances have a mean."""
+    if not isinstance(learner, GroundMetricLearner) or "n_components" not in learner.get_params(deep=False):
+        raise TypeError(
+            f"learner is a {type(learner).__name__}: expected a GroundMetricLearner, or None for the default"
+        )
+    if Cost.named(learner.cost) is not Cost.EUCLIDEAN:
+        raise ValueError(
+            f"the cost of the learner is {learner.cost!r}: the metrics of a search are averaged, which needs "
+            "cost='euclidean'; with another cost, fit GroundMetricLearner itself"
+        )
+    if resolve_form(learner.form).transformer is not None:
+        raise ValueError(
+            f"the form of the learner is {learner.form!r}: the metrics of a search are averaged, which needs 'linear' "
+            "or 'diagonal'; transform the points first (`Distributions.with_points`), or fit GroundMetricLearner itself"
+        )
+    if learner.checkpoint is not None:
+        raise ValueError(
+            f"the checkpoint of the learner is {learner.checkpoint!r}: the many fits of a search cannot share a file; "
+            "leave it out"
+        )

@@ -108,7 +108,16 @@ class ProximalPenalty(Penalty, Protocol):
         ...
 
 
-class Frobenius:
+class _Documented:
+    """Base of the penalties below: a method without a docstring has that of the protocol."""
+
+    def __init_subclass__(cls) -> None:
+        for name in ("value", "gradient", "proximal"):
+            if name in vars(cls) and not vars(cls)[name].__doc__:
+                vars(cls)[name].__doc__ = getattr(ProximalPenalty, name).__doc__
+
+
+class Frobenius(_Documented):
     """Frobenius norm |W|, the root of the sum of squared entries: the paper's L2, ``penalty="l2"``.
 
     Examples
@@ -120,37 +129,13 @@ class Frobenius:
     """
 
     def value(self, W: np.ndarray) -> float:
-        """Value of the penalty.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        float
-            The norm |W|.
-        """
         return float(np.linalg.norm(W))
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Gradient of the value; at W = 0, the subgradient 0.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            W divided by its norm.
-        """
         return _unit(W, np.linalg.norm(W))
 
 
-class SquaredFrobenius:
+class SquaredFrobenius(_Documented):
     """Square of the Frobenius norm, |W|², which is the trace of M = WᵀW: ``penalty="l2_squared"``.
 
     Examples
@@ -162,38 +147,16 @@ class SquaredFrobenius:
     """
 
     def value(self, W: np.ndarray) -> float:
-        """Value of the penalty.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        float
-            The sum of squared entries.
-        """
         return float(np.sum(W * W))
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Gradient of the value.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            Twice W.
-        """
         return 2.0 * W
 
 
-class Lasso:
+class Lasso(_Documented):
     """Lasso, the sum of absolute entries, which sets single entries of W to 0: ``penalty="l1"``.
+
+    The proximal map moves every entry towards 0 by its step, and to 0 where it is smaller (soft thresholding).
 
     Examples
     --------
@@ -206,55 +169,19 @@ class Lasso:
     tied = ()
 
     def value(self, W: np.ndarray) -> float:
-        """Value of the penalty.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        float
-            The sum of absolute entries.
-        """
         return float(np.abs(W).sum())
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Gradient of the value; at entries of 0, the subgradient 0.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            Signs of the entries: -1, 0 or 1.
-        """
         return np.sign(W)
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Proximal map of the penalty: the V that minimises step · value(V) + |V - W|² / 2.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-        step : array of shape (n_components, n_features)
-            Step size of each entry.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            W with every entry moved towards 0 by its step, and to 0 where it is smaller (soft thresholding).
-        """
         return np.sign(W) * np.maximum(np.abs(W) - step, 0.0)
 
 
-class GroupLasso:
+class GroupLasso(_Documented):
     """Group lasso, the sum of the norms of the columns of W, which sets whole features to 0: ``penalty="group"``.
+
+    The proximal map shortens every column by its step, and sets it to 0 where its norm is smaller.
 
     Examples
     --------
@@ -267,56 +194,20 @@ class GroupLasso:
     tied = (0,)
 
     def value(self, W: np.ndarray) -> float:
-        """Value of the penalty.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        float
-            The sum over features of the norm of their column.
-        """
         return float(np.linalg.norm(W, axis=0).sum())
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Gradient of the value; at columns of 0, the subgradient 0.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            Every column divided by its norm.
-        """
         return _unit(W, np.linalg.norm(W, axis=0))
 
     def proximal(self, W: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Proximal map of the penalty: the V that minimises step · value(V) + |V - W|² / 2.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-        step : array of shape (1, n_features)
-            Step size of each feature.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            W with every column shortened by its step, and 0 where its norm is smaller.
-        """
         norm = np.linalg.norm(W, axis=0, keepdims=True)
         return W * np.maximum(1.0 - step / np.where(norm > 0, norm, 1.0), 0.0)
 
 
-class Nuclear:
+class Nuclear(_Documented):
     """Nuclear norm, the sum of singular values of W, which favours a low rank: ``penalty="nuclear"``.
+
+    Its gradient is UVᵀ of the singular value decomposition, over singular values that are not 0.
 
     Examples
     --------
@@ -327,33 +218,9 @@ class Nuclear:
     """
 
     def value(self, W: np.ndarray) -> float:
-        """Value of the penalty.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        float
-            The sum of singular values.
-        """
         return float(np.linalg.svd(W, compute_uv=False).sum())
 
     def gradient(self, W: np.ndarray) -> np.ndarray:
-        """Gradient of the value; where singular values are 0, the subgradient of least norm.
-
-        Parameters
-        ----------
-        W : array of shape (n_components, n_features)
-            Components for standardised features.
-
-        Returns
-        -------
-        array of shape (n_components, n_features)
-            UVᵀ of the singular value decomposition, over singular values that are not 0.
-        """
         left, singular, right = np.linalg.svd(W, full_matrices=False)
         present = singular > singular.max(initial=0.0) * 1e-12
         return left[:, present] @ right[present]
