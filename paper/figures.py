@@ -41,7 +41,7 @@ def _draw(name: str, plan: Plan, folder: Path) -> str:
         pl.projection(ours, D, y, grid[0, 1])
         if D.shape[1] == 2:
             learned = {method: clone(methods[method]).fit(D[train], y[train]) for method in LEARNED}
-            pl.ellipse({"GGML": ours, **learned}, grid[0, 2], variances=D.moments()[1])
+            pl.ellipse({"GGML": ours, **learned}, grid[0, 2], variances=D.moments(weighted=False)[1])
         else:
             pl.importance(ours, grid[0, 2], n=10)
         for row, (label, method) in enumerate({"GGML": ours, "Euclidean": euclid}.items(), start=1):

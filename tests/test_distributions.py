@@ -260,6 +260,12 @@ def test_moments_of_equal_masses_are_those_of_the_points_whatever_the_sizes(kind
     assert_allclose(variance, POINTS.var(axis=0))
 
 
+def test_moments_without_weights_count_every_point_as_one():
+    D = cohort(weights=[1, 2, 3, 5, 6, 4])
+    assert_array_equal(D.moments(weighted=False), cohort().moments())
+    assert not np.allclose(D.moments(), cohort().moments())
+
+
 def test_in_a_mean_over_all_points_a_distribution_counts_by_its_size():
     D = cohort(weights=[1, 2, 3, 5, 6, 4])
     assert_allclose(D.moments()[0], np.average(D.means(), axis=0, weights=D.sizes))

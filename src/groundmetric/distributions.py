@@ -295,11 +295,14 @@ class Distributions:
             means[low:high] = product.toarray() if sparse.issparse(product) else product
         return means
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, *, weighted: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of every feature over all points, in double precision and without a copy of the points.
 
-        A point counts as much as its mass times the number of points of its distribution: one where all points of a
-        distribution have the same mass, however many there are.
+        Parameters
+        ----------
+        weighted : bool, default=True
+            A point counts as its mass times the number of points of its distribution: as one where all of these have
+            the same mass. False: every point counts as one.
 
         Returns
         -------
@@ -314,22 +317,14 @@ class Distributions:
         >>> means.tolist(), variances.round(3).tolist()
         ([2.0], [2.667])
         """
-        weights = None if self.uniform.all() else self.weights * np.repeat(self.sizes, self.sizes)
+        weights = None if not weighted or self.uniform.all() else self.weights * np.repeat(self.sizes, self.sizes)
         with np.errstate(over="ignore", invalid="ignore"):
-            compute = _sparse_moments if sparse.issparse(self.points) else _dense_moments
-            means, variances = compute(self.points, weights)
-        self._refuse_variances(~np.isfinite(variances), "divide")
-        self._refuse_variances(_lost(self.points, variances), "multiply")
+            means, variances = _moments(self.points, weights)
+        for bad, remedy in ((~np.isfinite(variances), "divide"), (_lost(self.points, variances), "multiply")):
+            if bad.any():
+                name = self._feature_name(int(np.argmax(bad)))
+                raise ValueError(f"the variance of {name} is out of the range of numbers: {remedy} it by a constant")
         return means, variances
-
-    def _refuse_variances(self, features: np.ndarray, remedy: str) -> None:
-        """An error that names the first of these features, if there are any."""
-        if features.any():
-            worst = int(np.argmax(features))
-            name = worst if self.features is None else repr(self.features[worst])
-            raise ValueError(
-                f"the variance of feature {name} is out of the range of numbers: {remedy} it by a constant"
-            )
 
     def _as_places(self, indices: Any) -> Any:
         """A mask with names goes by these: ``D[y == "ill"]`` for a `y` that is sorted by name."""
@@ -362,15 +357,18 @@ class Distributions:
     def _name_of_row(self, row: int) -> Hashable:
         return self.names[int(np.searchsorted(self.bounds, row, side="right")) - 1]
 
+    def _feature_name(self, column: int) -> str:
+        return f"feature {self.features[column]!r}" if self.features else f"feature {column}"
+
     def _check_finite(self) -> None:
         where = first_not_finite(self.points)
         if where is None:
             return
         row, column = where
-        feature = f"feature {self.features[column]!r}" if self.features else f"feature {column}"
+        feature, name = self._feature_name(column), self._name_of_row(row)
         raise ValueError(
             f"points contain NaN or infinity: {self.points[row, column]} at row {self.order[row]}, {feature}, of "
-            f"distribution {self._name_of_row(row)!r}; drop the point or fill the value"
+            f"distribution {name!r}; drop the point or fill the value"
         )
 
     def _normalise(self, weights: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -396,15 +394,12 @@ class Distributions:
         return weights / np.repeat(totals, sizes), uniform
 
 
-def _sparse_moments(points: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.utils.sparsefuncs import mean_variance_axis
+def _moments(points: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    if sparse.issparse(points):
+        from sklearn.utils.sparsefuncs import mean_variance_axis
 
-    weights = None if weights is None else weights.astype(points.dtype)
-    mean, variance = mean_variance_axis(points, axis=0, weights=weights)
-    return mean.astype(np.float64), variance.astype(np.float64)
-
-
-def _dense_moments(points: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        found = mean_variance_axis(points, axis=0, weights=None if weights is None else weights.astype(points.dtype))
+        return found[0].astype(np.float64), found[1].astype(np.float64)
     # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
     origin = points[0].astype(np.float64)
     total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])

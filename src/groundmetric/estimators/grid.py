@@ -56,14 +56,14 @@ def average_metric(metrics: Sequence[GroundMetric], weights: Sequence[float], D:
     variances, axes = variances[::-1], axes[:, ::-1]
     total = np.cumsum(variances)
     kept = min(MOST_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
-    return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=D.moments()[1])
+    return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=D.moments(weighted=False)[1])
 
 
 def reference_metric(D: Distributions, scaling: str) -> GroundMetric:
     """The Euclidean metric between points, as given or standardised, by its leading principal components."""
     points = _some_points(D)
     points = (points.toarray() if sparse.issparse(points) else points).astype(np.float64)
-    _, variances = D.moments()
+    _, variances = D.moments(weighted=False)
     scale = np.where(variances > 0, np.sqrt(variances), 1.0) if scaling == "standardised" else np.ones(D.shape[1])
     centred = (points - points.mean(axis=0)) / scale
     count = min(MOST_COMPONENTS, *centred.shape)

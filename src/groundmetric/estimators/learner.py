@@ -245,7 +245,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         settings = check_settings(self, D.shape[1])
         random = check_random_state(self.random_state)
         check_class_sizes(D, known, self.classes_ if isinstance(self.target, list | tuple) else [self.classes_])
-        centre, variance = D.moments()
+        centre, variance = D.moments(weighted=False)  # units are those of the points, whatever mass they have
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
         held_out = hold_out(known.targets[0].levels, resolve_stopping(self.stopping).validation_fraction, random)
         _warn_of_strata(known, held_out)
@@ -406,7 +406,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         if run.interrupted:
             message = f"interrupted after {self.n_iter_} of {self.max_epochs} epochs: what was learned so far is kept"
             warnings.warn(message, InterruptedWarning, stacklevel=3)
-        warn_of_pivot_limit(run.stopped_pivoting)
+        if run.stopped_pivoting:
+            warn_of_pivot_limit(run.stopped_pivoting)
         if not np.any(getattr(self, "components_", True)):
             message = "the penalty has set the whole metric to 0, which tells nothing apart: lower `strength`"
         elif has_vanished(self.history_, self.margin, self.strength):

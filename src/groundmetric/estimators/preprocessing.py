@@ -104,7 +104,7 @@ class SelectedFeatures(Prepared):
         self.rule = rule
 
     def _prepare(self, D: Distributions) -> None:
-        variance = D.with_mass().moments()[1]
+        variance = D.with_mass().moments(weighted=False)[1]
         if self.rule == "variance":
             chosen = np.flatnonzero(variance > variance.mean())
             self.places_ = chosen if chosen.size else np.arange(variance.size)  # all vary the same

@@ -56,7 +56,7 @@ def spreads(metric: GroundMetric, D: Distributions | None = None) -> np.ndarray:
     """Standard deviation of each feature: that of training where the metric knows it, else that of D, else 1."""
     if metric.variances is not None:
         return np.sqrt(metric.variances)
-    return np.ones(metric.n_features) if D is None else np.sqrt(D.moments()[1])
+    return np.ones(metric.n_features) if D is None else np.sqrt(D.moments(weighted=False)[1])
 
 
 @dataclass(frozen=True)

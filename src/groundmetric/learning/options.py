@@ -146,10 +146,13 @@ def resolve_stopping(stopping: Any) -> EarlyStopping:
     return stopping
 
 
+_EXACT = Exact()
+
+
 def resolve_solver(solver: Any) -> Exact:
     """The gradient needs an exact plan, so there is no other solver to learn with."""
     if solver is None or (isinstance(solver, str) and solver == "exact"):
-        return Exact()
+        return _EXACT
     if not isinstance(solver, Exact):
         raise TypeError(f"solver is {solver!r}: learning is exact, expected transport.Exact(max_pivots=…, memory=…)")
     if solver.max_pivots is not None:
