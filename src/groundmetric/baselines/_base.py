@@ -100,8 +100,7 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
         """Distributions in the learned space: with many components, projecting once is cheaper than for every pair."""
         D = as_distributions(D)
         self.metric_.check_fit(D)
-        owner = np.repeat(np.arange(len(D)), D.sizes)
-        return Distributions(self.metric_.project(D), owner, weights=D.weights)
+        return D.with_points(self.metric_.project(D))
 
     def _check_settings(self, n_features: int) -> None:
         raise NotImplementedError

@@ -101,8 +101,7 @@ def fit_in(
     """The metric that is learned, among projected points where there is a projection; it is one of the features."""
     if projection is None:
         return learner.fit(D, codes).metric_
-    projected = Distributions(projection.project(D.points), np.repeat(np.arange(len(D)), D.sizes), weights=D.weights)
-    inner = learner.fit(projected, codes).metric_
+    inner = learner.fit(D.with_points(projection.project(D.points)), codes).metric_
     return GroundMetric(inner.components @ projection.components, D.features, cost=inner.cost)
 
 
