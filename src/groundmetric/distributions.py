@@ -12,8 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from ._internal.alignment import Roll, aligned
-from ._internal.validation import first_not_finite, is_missing, real_array, refuse_groups, refuse_mask
+from ._internal.validation import Roll, aligned, first_not_finite, is_missing, real_array, refuse_groups, refuse_mask
 
 # Points that are summed up at a time, about.
 _BLOCK = 8192

@@ -13,7 +13,6 @@ from numpy.testing import assert_array_equal
 import groundmetric as gm
 from groundmetric._internal.executor import Threads
 from groundmetric.distributed import ClusterWarning, OtherVersionError, configured_backend, run, tasks
-from groundmetric.distributed import pairs as stretches
 from groundmetric.distributed.tasks import DaskBackend, JoblibBackend
 
 
@@ -86,7 +85,7 @@ def wait_for_both(client):
 @pytest.fixture
 def on_dask(client, eager, monkeypatch):
     """The two workers, the tasks that were sent, and what to do when so many were."""
-    monkeypatch.setattr(stretches, "_SECONDS", 5e-4)
+    monkeypatch.setattr(tasks, "_SECONDS", 5e-4)
     wait_for_both(client)
     sent, actions, inner = [], {}, tasks._DaskRun._submit
 

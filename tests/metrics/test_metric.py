@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 
 from groundmetric import Distributions, GroundMetric
 from groundmetric._internal.arrays import write_arrays
-from groundmetric.metrics.diagonal import DiagonalMetric
+from groundmetric.metrics.forms import DiagonalMetric
 
 W = np.array([[2.0, 0.0, -1.0], [0.5, 3.0, 1.0]])
 NAMES = ["größe", "重さ", "µ 'quoted' \"x\""]

@@ -7,8 +7,8 @@ from scipy.stats import wasserstein_distance
 
 import groundmetric as gm
 from groundmetric._internal.executor import Threads
-from groundmetric.transport import basis
 from groundmetric.transport import pairs as module
+from groundmetric.transport import problem
 from groundmetric.transport.pairs import LineTransport, PairTransport
 from groundmetric.transport.problem import Masses
 
@@ -144,7 +144,7 @@ def test_pairs_of_very_many_points_and_few_are_turned(weights, monkeypatch):
     plain = transport(D)
     values = plain.solve(everything(plain)).copy()
     coefficient = np.linspace(-1.0, 1.0, values.size)
-    monkeypatch.setattr(basis, "_MANY", 20)
+    monkeypatch.setattr(problem, "_MANY", 20)
     turned = transport(D)
     assert (turned.first != plain.first).any()
     assert_allclose(turned.solve(everything(turned)), values, rtol=1e-12)

@@ -1,7 +1,6 @@
 """Independent tasks on other processes or machines: a Dask cluster, or the backend that joblib is configured for."""
 
-from .pairs import solve_pairs
-from .tasks import ClusterWarning, OtherVersionError, configured_backend, run
+from .tasks import ClusterWarning, OtherVersionError, configured_backend, run, solve_pairs
 
 __all__ = ["ClusterWarning", "OtherVersionError", "configured_backend", "run", "solve_pairs"]
 

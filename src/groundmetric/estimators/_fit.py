@@ -14,11 +14,8 @@ import joblib
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._internal.executor import Threads
-from .._internal.progress import progress_bar
+from .._internal.executor import InterruptedWarning, Threads, progress_bar
 from .._internal.validation import check_number, real_array
-from .._internal.warnings import InterruptedWarning
-from ..distances import warn_of_pivot_limit
 from ..distributions import Distributions
 from ..learning.checkpoint import Checkpoints, State
 from ..learning.mining import Fresh
@@ -34,6 +31,7 @@ from ..learning.training import Outcome, Settings, Training
 from ..supervision import ClassTarget, Supervision
 from ..supervision.triplets import candidates
 from ..transport.cache import cohort_digest
+from ..transport.solvers.exact import warn_of_pivot_limit
 
 
 def check_settings(learner: Any, n_features: int) -> Settings:

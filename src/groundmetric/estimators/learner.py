@@ -10,15 +10,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._internal.alignment import Roll, aligned
-from .._internal.validation import refuse_groups, refuse_mask
+from .._internal.validation import Roll, aligned, refuse_groups, refuse_mask
 from ..distributions import Distributions, named_rows
 from ..learning.model import DiagonalModel, LinearModel, Model
 from ..learning.options import EarlyStopping, Mapped, Nearest, resolve_form, resolve_stopping
 from ..learning.training import Outcome, Settings, Training
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
-from ..metrics.mapped import MappedMetric, fit_map, map_points, some_points
+from ..metrics.base import Cost, GroundMetric
+from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..supervision import Supervision
 from ..supervision.labels import Distances, read_labels, read_strata, resolve_target, supervision
 from ..transport.solvers.exact import Exact

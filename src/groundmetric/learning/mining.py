@@ -9,7 +9,7 @@ import numpy as np
 
 from .._internal.executor import Threads
 from ..distributions import Distributions
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from ..supervision import Supervision, Triplets
 from ..supervision.triplets import candidates
 from ..transport.cache import cohort_digest

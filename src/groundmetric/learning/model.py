@@ -13,9 +13,8 @@ import numpy as np
 from scipy import sparse
 
 from ..distributions import Distributions
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
-from ..metrics.diagonal import DiagonalMetric
+from ..metrics.base import Cost, GroundMetric
+from ..metrics.forms import DiagonalMetric
 from ..transport._kernels.pairs import Answers
 from ..transport.pairs import PairTransport, pair_transport
 from ..transport.problem import Masses

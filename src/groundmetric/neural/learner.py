@@ -16,7 +16,7 @@ from ..estimators.learner import GroundMetricLearner
 from ..learning.model import EmbeddedPairs, GroundPairs, Model
 from ..learning.options import resolve_form
 from ..learning.training import Settings
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from ..transport import solve
 from ..transport._kernels.pairs import Answers
 from ..transport.pairs import pair_transport

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,15 +10,23 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from .._internal.executor import Threads
+from .._internal.executor import Threads, in_rounds
 from ..distributions import Distributions
-from ..metrics.base import BlendedMetric, EuclideanMetric, GroundMetric
-from ..metrics.cost import BadDistances, Cost, checked_distances
+from ..metrics.base import Cost, EuclideanMetric, GroundMetric
+from ..metrics.cost import BadDistances, checked_distances
+from ..metrics.forms import BlendedMetric
+from . import pairs as pairs_module
 from .pairs import pair_transport
 from .plan import Plan, Status
-from .problem import Masses
-from .solvers.base import Cloud, Distances, Solver
+from .problem import Masses, points_in_range
+from .solvers.exact import Cloud, Distances, Exact, Solver
 
+# Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
+_FEW_COMPONENTS = 32
+# Entries of cost matrices (about ten seconds) per thread between two calls of `found`.
+_ROUND = 2.5e8
+# Pairs in a round, or in a task of a cluster, at most.
+MOST_PAIRS = 512
 # Larger coordinates have squares that may leave the range of numbers.
 _LARGEST = 1e151
 
@@ -35,13 +42,18 @@ def is_euclidean(metric: Any) -> bool:
     return is_projection(metric) and metric.cost is Cost.EUCLIDEAN
 
 
+def has_few_components(metric: Any) -> bool:
+    """Is the distance one between projected points of few components?"""
+    return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
+
+
 def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np.ndarray]:
     """The projected points of each cohort.
 
     They are not moved to a common centre: one point that is far away would draw it so far off that all others round to
     the same place. Whoever needs coordinates around a centre takes that of the pair of distributions it compares.
     """
-    places = [metric.project(cohort.points) for cohort in cohorts]
+    places = [metric.project(cohort) for cohort in cohorts]
     for place, cohort in zip(places, cohorts, strict=True):
         _check_range(place, cohort)
     return places
@@ -121,50 +133,6 @@ def name_the_bad(
     return bad
 
 
-@dataclass(frozen=True)
-class BoundedDistances:
-    """Distances between distributions with what is certain about each; the result of `groundmetric.bounded_distances`.
-
-    Parameters
-    ----------
-    solver : Solver
-        The solver as it was used, with options that depend on the data filled in.
-    reason : str
-        Why "auto" picked this solver; empty where the solver was given.
-    values : array of shape (len(A), len(B))
-        The distances.
-    lower, upper : array of shape (len(A), len(B))
-        Between these the optimal values lie, up to rounding.
-    statuses : Counter of Status
-        The number of pairs that ended with each status.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], samples=["a", "a", "b", "b"])
-    >>> gm.bounded_distances(D, solver="exact").gap
-    0.0
-    """
-
-    solver: Solver
-    reason: str
-    values: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    statuses: Counter[Status]
-
-    @property
-    def gap(self) -> float:
-        """The most by which any of the values can differ from the optimal one."""
-        return float(np.max(np.maximum(self.values - self.lower, self.upper - self.values), initial=0.0))
-
-    def __str__(self) -> str:
-        because = f", because {self.reason}" if self.reason else ""
-        mean = float(self.values.mean()) if self.values.size else 0.0
-        share = f" ({self.gap / mean:.2g} of the mean distance)" if mean > 0 else ""
-        return f"{self.solver}{because}; {self.values.size} pairs, error at most {self.gap:.3g}{share}"
-
-
 class PairResults(NamedTuple):
     """What a solver found, by pair."""
 
@@ -176,6 +144,16 @@ class PairResults(NamedTuple):
     @classmethod
     def empty(cls, n_pairs: int) -> PairResults:
         return cls(np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs, object))
+
+    @classmethod
+    def known(cls, values: np.ndarray) -> PairResults:
+        """Exact values."""
+        return cls(values, values.copy(), values.copy(), np.full(values.size, Status.OPTIMAL, object))
+
+    def put(self, which: np.ndarray, part: PairResults) -> None:
+        """Write the results of some pairs."""
+        for whole, some in zip(self, part, strict=True):
+            whole[which] = some
 
 
 class Pairs(Protocol):
@@ -293,6 +271,51 @@ class SolverPairs:
 
 
 _NONE = np.empty(0)
+
+
+def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
+    """Projected points of all cohorts, in the range of squares; and the power of 2 that undoes it for values."""
+    points = np.vstack(projected(metric, cohorts))
+    z, _, up = points_in_range(points, points)
+    return z, 2 * up if metric.cost is Cost.SQUARED else up
+
+
+def pairs_of(
+    solver: Solver,
+    cohorts: Sequence[Distributions],
+    first: np.ndarray,
+    second: np.ndarray,
+    metric: Any,
+    threads: Threads,
+) -> ExactPairs | SolverPairs:
+    """Pairs of distributions as the solver takes them; `first` and `second` count through all cohorts."""
+    if isinstance(solver, Exact) and has_few_components(metric):
+        z, exponent = scaled_points(metric, cohorts)
+        limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
+        return ExactPairs(Masses.of(*cohorts), z, first, second, metric.cost, *limits)
+    clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
+    return SolverPairs.prepare(solver, clouds, distances, first, second, threads)
+
+
+Found = Callable[[np.ndarray, PairResults], Any]
+
+
+def solve_in_rounds(pairs: Pairs, threads: Threads, *, done: Callable[[int], Any], found: Found) -> PairResults:
+    """Results of all pairs, by threads of this process.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    threads : Threads
+    done : callable of the number of pairs that were just solved
+    found : callable of the indices and the results of the pairs of a round
+    """
+    results, solve = PairResults.empty(pairs.work.size), pairs.start(threads, done)
+    for which in in_rounds(pairs.work, _ROUND * threads.n_jobs, MOST_PAIRS * threads.n_jobs):
+        part = solve(which)
+        results.put(which, part)
+        found(which, part)
+    return results
 
 
 def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

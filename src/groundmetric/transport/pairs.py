@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._internal.executor import Threads, in_batches
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from ._kernels import pairs as kernels
-from .basis import is_tall
 from .large import solve_large_pairs
-from .problem import Masses, smallest_masses
+from .problem import Masses, is_tall, smallest_masses
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.

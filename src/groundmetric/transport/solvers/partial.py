@@ -9,17 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..plan import Plan
-from .base import Solver, check_number, require_not_negative
-from .exact import solve_exact
+from .exact import Solver, by_name, check_number, require_not_negative, solve_exact
 from .pot import solve_kullback_leibler
 
 
+@by_name
 @dataclass(frozen=True)
 class Partial(Solver):
     """The cheapest way to move a share of the mass; what is farthest from everything stays behind.
 
     Exact: a dummy point on each side takes for nothing what stays behind. The potentials are those of the real points,
-    at the level where both dummies have the same, -h: h is the price at which leaving a unit behind would pay.
+    at the level where both dummies have the same, -h: h is the price at which leaving a unit behind would pay. Costs
+    must not be negative.
 
     Parameters
     ----------
@@ -48,22 +49,6 @@ class Partial(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Cheapest plan that moves `share` of the smaller side's mass at given costs.
-
-        Costs must not be negative.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks; their sums may differ.
-
-        Returns
-        -------
-        Plan
-            The plan, with the shipments that move.
-        """
         require_not_negative(cost, self.name)
         n, m = cost.shape
         total_a, total_b = a.sum(), b.sum()
@@ -92,9 +77,12 @@ class Partial(Solver):
         )
 
 
+@by_name
 @dataclass(frozen=True)
 class Unbalanced(Solver):
     """Transport where mass may be created and destroyed: outliers and missing types need not be matched.
+
+    The value includes the penalty. Costs must not be negative, and masses of the two sides may have other sums.
 
     ``penalty="tv"``: every unit created or destroyed costs `price`, so nothing moves farther than twice the price.
     Exact, and without POT.
@@ -154,39 +142,11 @@ class Unbalanced(Solver):
             raise ValueError(f"penalty of solver 'unbalanced' is {self.penalty!r}: expected 'tv' or 'kl'")
 
     def at_scale(self, typical: Callable[[], float]) -> Unbalanced:
-        """The same solver with `epsilon` filled in: a hundredth of a typical cost, for "kl" where it is None.
-
-        Parameters
-        ----------
-        typical : callable
-            Function without arguments that gives a typical cost; called only where `epsilon` is filled in.
-
-        Returns
-        -------
-        Unbalanced
-            The solver itself where there is nothing to fill in.
-        """
         if self.penalty == "tv" or self.epsilon is not None:
             return self
         return replace(self, epsilon=0.01 * typical() or 1.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Plan of least cost and penalty between masses at given costs.
-
-        Costs must not be negative.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks; their sums may differ.
-
-        Returns
-        -------
-        Plan
-            The plan, with the shipments that move; its value includes the penalty.
-        """
         require_not_negative(cost, self.name)
         assert self.price is not None
         problem = cost, a, b, float(self.price)

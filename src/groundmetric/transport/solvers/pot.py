@@ -16,9 +16,8 @@ from scipy.special import logsumexp, rel_entr
 
 from ..._internal.validation import need
 from ..plan import Plan, Status
-from .base import Cloud, Distances, Solver, check_number
 from .coarse import Coarse, Groups, spread_over_points
-from .exact import dual_value, solve_exact
+from .exact import Cloud, Distances, Solver, by_name, check_number, dual_value, solve_exact
 
 # Up to costs of this many epsilon, kernels exp(-cost / epsilon) and their scalings stay within the range of floats.
 _LARGEST_EXPONENT = 500.0
@@ -35,6 +34,7 @@ class Blurred(NamedTuple):
     converged: bool
 
 
+@by_name
 @dataclass(frozen=True)
 class Entropic(Solver):
     """Transport with `epsilon` times the entropy of the plan on top of its cost, by Sinkhorn's iterations of POT.
@@ -78,37 +78,9 @@ class Entropic(Solver):
         check_number(self, "max_iter", low=1, whole=True)
 
     def at_scale(self, typical: Callable[[], float]) -> Entropic:
-        """The same solver with `epsilon` filled in where it is None: a twentieth of a typical cost.
-
-        Parameters
-        ----------
-        typical : callable
-            Function without arguments that gives a typical cost; called only where `epsilon` is filled in.
-
-        Returns
-        -------
-        Entropic
-            The solver itself where there is nothing to fill in.
-        """
         return self if self.epsilon is not None else replace(self, epsilon=0.05 * typical() or 1.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Entropic plan between masses at given costs, rounded to fit the masses.
-
-        With ``debiased=True`` it raises ValueError, as costs within each side are not known.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks, with equal sums.
-
-        Returns
-        -------
-        Plan
-            The plan, and bounds of the exact value.
-        """
         if self.debiased:
             raise ValueError(
                 "debiased=True needs the costs within each side too: use `transport.solve_points` or "
@@ -117,40 +89,12 @@ class Entropic(Solver):
         return self._plan(cost, a, b)[0]
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Blurred:
-        """The distribution with its entropic value to itself, which is computed where `debiased` needs it.
-
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them.
-
-        Returns
-        -------
-        Blurred
-            The distribution and this value, 0 where it is not needed.
-        """
         if not self.debiased:
             return Blurred(*cloud, 0.0, True)
         plan, own = self._plan(distances(cloud.points, cloud.points), cloud.masses, cloud.masses)
         return Blurred(*cloud, own, plan.status is Status.APPROXIMATE)
 
     def compare(self, x: Blurred, y: Blurred, distances: Distances) -> Plan:
-        """Entropic plan between two distributions, or their Sinkhorn divergence where `debiased`.
-
-        Parameters
-        ----------
-        x, y : Blurred
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them.
-
-        Returns
-        -------
-        Plan
-            The rounded plan, and bounds of the exact value; with `debiased`, its value is the divergence.
-        """
         plan, entropic_value = self._plan(distances(x.points, y.points), x.masses, y.masses)
         if not self.debiased:
             return plan
@@ -186,6 +130,7 @@ class Entropic(Solver):
         return result, dual_value(p, q, (ended.f, ended.g)) * total
 
 
+@by_name
 @dataclass(frozen=True)
 class Sliced(Solver):
     """The mean, over random directions, of the exact distance along each: never more than the exact distance.
@@ -217,20 +162,6 @@ class Sliced(Solver):
         check_number(self, "random_state", low=0, high=2**32 - 1, whole=True)
 
     def compare(self, x: Cloud, y: Cloud, distances: Distances) -> Plan:
-        """Mean of the exact distances between two distributions along random directions.
-
-        Parameters
-        ----------
-        x, y : Cloud
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Plan
-            The value and bounds of the exact distance, without shipments.
-        """
         random = np.random.RandomState(self.random_state)  # from a number, POT would seed what threads share
         options = {"n_projections": self.n_projections, "seed": random, "p": 1, "log": True}
         sliced = import_pot(self.name).sliced_wasserstein_distance
@@ -247,6 +178,7 @@ class Fitted(NamedTuple):
     covariances: np.ndarray  # (n_groups, n_components, n_components)
 
 
+@by_name
 @dataclass(frozen=True)
 class Gaussian(Solver):
     """The Bures-Wasserstein distance (W₂) between the Gaussians of the same means and covariances.
@@ -267,41 +199,14 @@ class Gaussian(Solver):
     on_points: ClassVar[bool] = True
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
-        """Mean and covariance of one distribution.
-
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Fitted
-            The distribution as one group, with its covariance.
-        """
         return fit_gaussians(Coarse(1).prepare(cloud, distances))
 
     def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
-        """Bures-Wasserstein distance between the Gaussians of two distributions.
-
-        Parameters
-        ----------
-        x, y : Fitted
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Plan
-            The value and bounds of the exact distance, without shipments.
-        """
         value = float(np.sqrt(bures_squared(x, y, self.name)[0, 0]))
         return without_plan(self.name, value, moment_bounds(x.groups, y.groups))
 
 
+@by_name
 @dataclass(frozen=True)
 class Mixture(Solver):
     """Transport between the components of Gaussian mixtures at their squared Bures distances; the root of its value.
@@ -336,38 +241,9 @@ class Mixture(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
-        """Components of one distribution: groups of nearby points, with their means and covariances.
-
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Fitted
-            The distribution in groups, with the covariance of each.
-        """
         return fit_gaussians(Coarse(self.n_components).prepare(cloud, distances))
 
     def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
-        """Transport between the Gaussian components of two distributions, spread over their points.
-
-        Parameters
-        ----------
-        x, y : Fitted
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Plan
-            The plan between points, and bounds of the exact distance; its value is the root of the transport cost
-            between components.
-        """
         squared = bures_squared(x, y, self.name)
         between = solve_exact(squared, x.groups.weights, y.groups.weights, max_pivots=self.max_pivots)
         rows, cols, mass = spread_over_points(between, x.groups, y.groups)
