@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric.distributed import tasks
+from groundmetric import distributed as tasks
 
 
 @pytest.fixture

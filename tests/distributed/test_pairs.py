@@ -9,9 +9,9 @@ from joblib._parallel_backends import LokyBackend
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
+from groundmetric import distributed as tasks
 from groundmetric._internal.executor import Threads
-from groundmetric.distributed import solve_pairs, tasks
-from groundmetric.distributed.tasks import JoblibBackend
+from groundmetric.distributed import JoblibBackend, solve_pairs
 from groundmetric.metrics.base import Cost
 from groundmetric.transport import Coarse, Partial, Status, pairs
 from groundmetric.transport.cohort import ExactPairs, SolverPairs, clouds_of

@@ -11,9 +11,16 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
+from groundmetric import distributed as tasks
 from groundmetric._internal.executor import Threads
-from groundmetric.distributed import ClusterWarning, OtherVersionError, configured_backend, run, tasks
-from groundmetric.distributed.tasks import DaskBackend, JoblibBackend
+from groundmetric.distributed import (
+    ClusterWarning,
+    DaskBackend,
+    JoblibBackend,
+    OtherVersionError,
+    configured_backend,
+    run,
+)
 
 
 def test_a_process_that_dies_or_errs_is_replaced(tmp_path):

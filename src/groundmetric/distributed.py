@@ -22,9 +22,11 @@ import joblib
 import numpy as np
 from joblib.parallel import get_active_backend
 
-from .. import __version__
-from .._internal.executor import Threads, in_rounds, in_this_process
-from ..transport.cohort import MOST_PAIRS, Found, PairResults, Pairs, solve_in_rounds
+from . import __version__
+from ._internal.executor import Threads, in_rounds, in_this_process
+from .transport.cohort import MOST_PAIRS, Found, PairResults, Pairs, solve_in_rounds
+
+__all__ = ["ClusterWarning", "OtherVersionError", "configured_backend", "run", "solve_pairs"]
 
 # Seconds that a cluster without workers is given to bring some, and between two looks at whether it has any.
 _NO_WORKERS, _LOOK = 5.0, 1.0
@@ -39,6 +41,10 @@ _RATE, _SECONDS = 4e-8, 2.0
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class ClusterWarning(RuntimeWarning):
