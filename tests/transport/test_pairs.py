@@ -169,3 +169,43 @@ def test_pairs_that_no_memory_holds_are_refused_before_the_work_begins(monkeypat
     with pytest.raises(ValueError, match=r"distributions 0 and 1 have 30 and 5 points: .*subsample\(1000\)"):
         transport(D)
     assert transport(D, pairs=(np.array([1]), np.array([2]))).solve(np.array([0])).size == 1
+
+
+def walk_together(D, one, other, n_steps=6):
+    """Move and solve both in the same way; after each step, all that can be asked must be the same to the bit."""
+    rng = np.random.default_rng(1)
+    for points in walk(rng, D, n_steps):
+        which = np.sort(rng.permutation(everything(one))[: rng.integers(1, one.first.size)])
+        coefficient = rng.normal(size=which.size)
+        for pairs in (one, other):
+            pairs.move_all(points)
+        assert_array_equal(other.upper(everything(one)), one.upper(everything(one)))
+        assert_array_equal(other.lower(everything(one)), one.lower(everything(one)))
+        assert_array_equal(other.solve(which), one.solve(which))
+        assert_array_equal(other.answers.pivots, one.answers.pivots)
+        assert_array_equal(other.pull(which, coefficient), one.pull(which, coefficient))
+
+
+@pytest.mark.parametrize("weights", ALL_WEIGHTS)
+@pytest.mark.parametrize("memory", [2e9, 20 * 60, 0.0])
+def test_a_restored_state_brings_back_all_that_answers_depend_on(weights, memory):
+    D = cohort(np.random.default_rng(0), SIZES, 2, weights)
+    unbroken, restored = transport(D, memory=memory), transport(D, memory=memory)
+    walk_together(D, unbroken, transport(D, memory=memory))
+    restored.restore({name: array.copy() for name, array in unbroken.state().items()})
+    walk_together(D, unbroken, restored)
+
+
+def test_bases_beyond_the_memory_start_cold_and_the_others_warm():
+    D = cohort(np.random.default_rng(0), SIZES, 2)
+    pairs = transport(D, memory=20 * 60)  # 20 bytes for each node of a basis
+    sizes = np.diff(D.bounds)
+    fits = np.cumsum(sizes[pairs.first] + sizes[pairs.second] + 1) <= 60
+    assert 0 < fits.sum() < fits.size
+    cold = transport(D, memory=0.0)
+    for _ in range(2):
+        for some in (pairs, cold):
+            some.solve(everything(some))
+    assert not pairs.answers.pivots[fits].any()
+    assert_array_equal(pairs.answers.pivots[~fits], cold.answers.pivots[~fits])
+    assert cold.answers.pivots[~fits].any()
