@@ -1,4 +1,4 @@
-"""Entropic, sliced, Gaussian, mixture and Kullback-Leibler unbalanced transport, computed by POT (extra `pot`).
+"""Entropic, sliced, Gaussian and mixture transport, computed by POT (extra `pot`).
 
 They are for comparison with the literature: exact and coarsened transport are faster, or closer to the exact value. POT
 gives a plan or a number; what is certain about it is worked out here. POT is imported when a solver runs. Its functions
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, rel_entr
 
 from ..._internal.validation import need
 from ..plan import Plan, Status
@@ -20,7 +19,7 @@ from .coarse import Coarse, Groups, spread_over_points
 from .exact import Cloud, Distances, Solver, by_name, check_number, dual_value, solve_exact
 
 # Up to costs of this many epsilon, kernels exp(-cost / epsilon) and their scalings stay within the range of floats.
-_LARGEST_EXPONENT = 500.0
+LARGEST_EXPONENT = 500.0
 # POT's root of a matrix is NaN where rounding makes an eigenvalue negative: each is at least this share of their sum.
 _SMALLEST_VARIANCE = 1e-7
 
@@ -290,7 +289,7 @@ class Ended(NamedTuple):
 def sinkhorn(cost: np.ndarray, p: np.ndarray, q: np.ndarray, epsilon: float, tol: float, max_iter: int) -> Ended:
     """Sinkhorn's iterations between positive masses: on the kernel, or, a hundred times slower, on logarithms."""
     pot, lowest = import_pot("entropic"), cost.min()
-    in_range = cost.max() - lowest <= _LARGEST_EXPONENT * epsilon and min(p.min(), q.min()) > 1e-50
+    in_range = cost.max() - lowest <= LARGEST_EXPONENT * epsilon and min(p.min(), q.min()) > 1e-50
     options = {"method": "sinkhorn" if in_range else "sinkhorn_log", "numItermax": max_iter, "warn": False}
     options["stopThr"] = tol / np.sqrt(q.size)  # POT takes the root of a sum of squares, `tol` is a share of the mass
     with np.errstate(all="ignore"):
@@ -300,59 +299,6 @@ def sinkhorn(cost: np.ndarray, p: np.ndarray, q: np.ndarray, epsilon: float, tol
     require_finite(f"'entropic' at epsilon={epsilon:.3g} and costs up to {cost.max():.3g}", f, g, plan)
     missing = np.abs(plan.sum(axis=0) - q).sum()
     return Ended(plan, f, g, int(log["niter"]) + 1, bool(missing <= tol))
-
-
-def solve_kullback_leibler(
-    cost: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    price: float,
-    epsilon: float | None,
-    *,
-    tol: float,
-    max_iter: int,
-    max_pivots: int | None = None,
-) -> Plan:
-    """Transport plus `price` times the divergences of the moved masses from a and b, which may have other sums.
-
-    The potentials of POT imply what is sent and received, a exp(-f/price) and b exp(-g/price). What the exact plan
-    between these costs in all is `value`, and bounds the optimal one from above; the potentials, made feasible, bound
-    it from below.
-    """
-    rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))  # POT's kernel has no room for less
-    inner, p, q = cost[np.ix_(rows, cols)], a[rows], b[cols]
-    epsilon = epsilon or 0.01 * float(p @ inner @ q) / float(p.sum() * q.sum()) or 1.0
-    f, g, iterations, converged = sinkhorn_unbalanced(inner, p, q, price, epsilon, tol, max_iter)
-    u, v = at_best_level(*c_transforms(cost, g, cols), a, b, price)
-    lower = price * float(a @ -np.expm1(-u / price) + b @ -np.expm1(-v / price))
-    sent, received = p * np.exp(-f / price), q * np.exp(-g / price)
-    plan, value = without_plan("unbalanced", 0.0, (0.0, 0.0)), price * float(p.sum() + q.sum())
-    if min(sent.sum(), received.sum()) > 1e-250:  # else nothing is worth its way
-        plan = solve_exact(inner, sent, received, max_pivots=max_pivots)
-        # Of all multiples of the plan the cheapest: where the potentials add up to its cost.
-        share = np.exp((sent @ f + received @ g - plan.value) / (2.0 * price * sent.sum()))
-        value = float(share * plan.value + price * (divergence(share * sent, p) + divergence(share * received, q)))
-        plan = replace(plan, rows=rows[plan.rows], cols=cols[plan.cols], mass=share * plan.mass)
-    status = Status.APPROXIMATE if plan.optimal else plan.status
-    status = status if converged else Status.ITERATION_LIMIT
-    bounds = min(lower, value), value
-    return replace(plan, value=value, potentials=(u, v), basis=None, status=status, pivots=iterations, bounds=bounds)
-
-
-def sinkhorn_unbalanced(
-    cost: np.ndarray, p: np.ndarray, q: np.ndarray, price: float, epsilon: float, tol: float, max_iter: int
-) -> tuple[np.ndarray, np.ndarray, int, bool]:
-    """Potentials where masses may be left or exceeded at a price; how many iterations, and whether they converged."""
-    epsilon = max(epsilon, float(cost.max()) / _LARGEST_EXPONENT)
-    # Unlike plain iterations, these do not take longer at higher prices.
-    options = {"method": "sinkhorn_translation_invariant", "numItermax": max_iter, "stopThr": tol, "log": True}
-    pot = import_pot("unbalanced")
-    with np.errstate(all="ignore"):
-        # Potentials of other masses differ by a level only, and scalings of sums of 1 stay within the range of floats.
-        _, log = pot.unbalanced.sinkhorn_unbalanced(p / p.sum(), q / q.sum(), cost, epsilon, price, **options)
-        f, g = at_best_level(epsilon * log["logu"], epsilon * log["logv"], p, q, price)
-    require_finite(f"'unbalanced' at epsilon={epsilon:.3g} and costs up to {cost.max():.3g}", f, g)
-    return f, g, len(log["err"]), bool(log["err"][-1] <= tol)
 
 
 def require_finite(where: str, *found: np.ndarray) -> None:
@@ -380,19 +326,6 @@ def c_transforms(cost: np.ndarray, g: np.ndarray, cols: np.ndarray) -> tuple[np.
     """Potentials u + v <= cost, as large as they can be, from those of the sinks `cols`."""
     u = (cost[:, cols] - g).min(axis=1)
     return u, (cost - u[:, None]).min(axis=0)
-
-
-def at_best_level(
-    u: np.ndarray, v: np.ndarray, a: np.ndarray, b: np.ndarray, price: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials u + t and v - t that send as much as they receive: of all levels t, this proves the most."""
-    shift = price * (logsumexp(-u / price, b=a) - logsumexp(-v / price, b=b)) / 2
-    return u + shift, v - shift
-
-
-def divergence(p: np.ndarray, a: np.ndarray) -> float:
-    """Kullback-Leibler divergence of masses p from masses a, whose sums may differ; p is 0 where a is."""
-    return float(np.sum(rel_entr(p, a) - p + a))
 
 
 def fit_gaussians(groups: Groups) -> Fitted:
