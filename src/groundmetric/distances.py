@@ -20,9 +20,10 @@ from .transport.cache import CohortDistances, DistanceCache
 from .transport.cohort import (
     Found,
     PairResults,
+    SolverPairs,
     has_few_components,
     is_euclidean,
-    name_the_bad,
+    name_bad_distances,
     pairs_of,
     scaled_points,
     solve_in_rounds,
@@ -197,7 +198,7 @@ def _solve_missing(
     try:
         solver, solved = _solve_all(solver, *pairs, metric, n_jobs, verbose, found)
     except BadDistances as bad:
-        raise name_the_bad(bad, metric, *pairs) from None
+        raise name_bad_distances(bad, metric, *pairs) from None
     results.put(missing, solved)
     return solver, results
 
@@ -224,7 +225,7 @@ def _solve_all(
             results = solve_in_rounds(pairs, threads, done=bar.update, found=found)
         else:
             results = solve_pairs(pairs, threads, backend, done=bar.update, found=found)
-    return getattr(pairs, "solver", solver), results
+    return pairs.solver if isinstance(pairs, SolverPairs) else solver, results
 
 
 def _between_single_points(

@@ -128,7 +128,7 @@ def test_large_pairs_need_no_matrix_and_have_the_same_values(monkeypatch):
     D = gm.Distributions(random.normal(size=(130, 3)), np.repeat([0, 1, 2], [50, 40, 40]), weights=random.rand(130))
     usual = gm.pairwise_distances(D)
     monkeypatch.setattr(module, "DENSE_LIMIT", 45 * 40)  # the pairs with the first distribution
-    monkeypatch.setattr(module.PairTransport, "_solve_usual", lambda self, which: _count_small(self, which, usual))
+    monkeypatch.setattr(module.PairTransport, "_solve_dense", lambda self, which: _count_small(self, which, usual))
     np.testing.assert_allclose(gm.pairwise_distances(D), usual, rtol=1e-12)
 
 

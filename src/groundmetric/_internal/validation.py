@@ -70,9 +70,9 @@ def refuse_mask(values: Any, name: str) -> None:
         values = next((one for one in values if isinstance(one, np.ma.MaskedArray) and np.ma.is_masked(one)), None)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         masked = np.argwhere(np.ma.getmaskarray(values))
-        place = tuple(masked[0].tolist())
+        first = tuple(masked[0].tolist())
         raise ValueError(
-            f"{name} has {len(masked)} of {values.size} entries masked, e.g. at {place}: give them a value "
+            f"{name} has {len(masked)} of {values.size} entries masked, e.g. at {first}: give them a value "
             "(`.filled(…)`) or drop them"
         )
 
@@ -204,13 +204,13 @@ def aligned(values: Any, roll: Roll, what: str) -> Any:
         if isinstance(values, Mapping):
             raise ValueError(f"{what} is a mapping by name, but the {roll.items} have no names: give a list in order")
         return values
-    places = _places(index, roll, what)
+    positions = _positions(index, roll, what)
     if isinstance(values, Mapping):
         given = list(values.values())
-        return given if places is None else [given[place] for place in places]
-    if places is None:
+        return given if positions is None else [given[position] for position in positions]
+    if positions is None:
         return values
-    return values.iloc[places] if hasattr(values, "iloc") else values.isel({values.dims[0]: places})
+    return values.iloc[positions] if hasattr(values, "iloc") else values.isel({values.dims[0]: positions})
 
 
 def aligned_square(values: Any, roll: Roll, what: str) -> Any:
@@ -235,13 +235,13 @@ def carries_names(values: Any) -> bool:
 
 
 def numbered(values: Any) -> Any:
-    """The places 0, 1, 2, … of values with the names that these carry, which say whose place each is."""
-    places = np.arange(len(values))
+    """The positions 0, 1, 2, … of values, with the names that these carry."""
+    positions = np.arange(len(values))
     if isinstance(values, Mapping):
-        return dict(zip(values, places.tolist(), strict=True))
+        return dict(zip(values, positions.tolist(), strict=True))
     if hasattr(values, "iloc") and hasattr(values, "index"):
-        return type(values)(places, index=values.index)
-    return values.copy(data=places) if _index_of(values) is not None else places
+        return type(values)(positions, index=values.index)
+    return values.copy(data=positions) if _index_of(values) is not None else positions
 
 
 def _index_of(values: Any) -> _Index | None:
@@ -262,7 +262,7 @@ def _pandas_index(index: Any) -> _Index:
     return _Index(names, numbers, numbers and type(index).__name__ == "RangeIndex" and names == list(range(len(names))))
 
 
-def _places(index: _Index, roll: Roll, what: str) -> np.ndarray | None:
+def _positions(index: _Index, roll: Roll, what: str) -> np.ndarray | None:
     """Where each item's value stands among those given; None where they are in order already."""
     assert roll.names is not None
     given: list[Any] = list(map(_key, index.names))
@@ -284,14 +284,14 @@ def _places(index: _Index, roll: Roll, what: str) -> np.ndarray | None:
             f"({_some(roll.names)}): give {what}.to_numpy() if it is in their order, or name the index if these are "
             "their names"
         )
-    place = {name: at for at, name in enumerate(given)}
-    if len(place) < len(given):
-        twice = next(name for at, name in enumerate(given) if place[name] != at)
+    position = {name: at for at, name in enumerate(given)}
+    if len(position) < len(given):
+        twice = next(name for at, name in enumerate(given) if position[name] != at)
         raise ValueError(
             f"{what} has {_shown(twice)} more than once, in another order than the {roll.items}: which is which is not "
             "known; give each name once"
         )
-    return np.array([place[name] for name in wanted], dtype=np.intp)
+    return np.array([position[name] for name in wanted], dtype=np.intp)
 
 
 def _key(name: Hashable) -> Hashable:
@@ -319,13 +319,13 @@ def _mismatch(index: _Index, roll: Roll, what: str) -> str:
     here, there = set(map(_key, index.names)), set(map(_key, roll.names))
     missing = [name for name in dict.fromkeys(roll.names) if _key(name) not in here]
     unknown = [name for name in dict.fromkeys(index.names) if _key(name) not in there]
-    told = []
+    differences = []
     if missing:
-        told.append(f"{_some(missing)} {'are' if len(missing) > 1 else 'is'} missing")
+        differences.append(f"{_some(missing)} {'are' if len(missing) > 1 else 'is'} missing")
     if unknown:
-        told.append(f"{_some(unknown)} {'are' if len(unknown) > 1 else 'is'} none of them")
+        differences.append(f"{_some(unknown)} {'are' if len(unknown) > 1 else 'is'} none of them")
     return (
-        f"{what} has names other than the {len(roll.names)} {roll.items}: {'; '.join(told)}; it has "
+        f"{what} has names other than the {len(roll.names)} {roll.items}: {'; '.join(differences)}; it has "
         f"{_some(index.names)} ({len(index.names)}), they are {_some(roll.names)} ({len(roll.names)}). Give exactly "
         f"theirs, in any order (e.g. {what}.loc[names]), or an array without names in their order (.to_numpy())"
     )

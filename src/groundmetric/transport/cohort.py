@@ -51,18 +51,18 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
     """The projected points of each cohort.
 
     They are not moved to a common centre: one point that is far away would draw it so far off that all others round to
-    the same place. Whoever needs coordinates around a centre takes that of the pair of distributions it compares.
+    the same point. Whoever needs coordinates around a centre takes that of the pair of distributions it compares.
     """
-    places = [metric.project(cohort) for cohort in cohorts]
-    for place, cohort in zip(places, cohorts, strict=True):
-        _check_range(place, cohort)
-    return places
+    projections = [metric.project(cohort) for cohort in cohorts]
+    for z, cohort in zip(projections, cohorts, strict=True):
+        _check_range(z, cohort)
+    return projections
 
 
-def _check_range(place: np.ndarray, cohort: Distributions) -> None:
-    extent = max(place.max(), -place.min())
+def _check_range(z: np.ndarray, cohort: Distributions) -> None:
+    extent = max(z.max(), -z.min())
     if not extent <= _LARGEST:
-        row = int(np.argmax(~(np.abs(place) <= _LARGEST).all(axis=1)))
+        row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
         raise ValueError(
             f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach {extent:.1e}, "
             "and the squares of such numbers are out of range: divide the points by a constant, or leave out those "
@@ -80,11 +80,11 @@ def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> 
 
     `dense`: projected points are wanted as arrays, even where the metric could work on sparse ones.
     """
-    parts = [(weight, part, _places(part, cohorts, dense)) for weight, part in _parts(metric)]
+    parts = [(weight, part, _points_for(part, cohorts, dense)) for weight, part in _parts(metric)]
     clouds = []
     for c, cohort in enumerate(cohorts):
         for low, high in zip(cohort.bounds[:-1], cohort.bounds[1:], strict=True):
-            clouds.append(Cloud([places[c][low:high] for _, _, places in parts], cohort.weights[low:high]))
+            clouds.append(Cloud([points[c][low:high] for _, _, points in parts], cohort.weights[low:high]))
     if len(parts) == 1:
         _, part, _ = parts[0]
         return [Cloud(cloud.points[0], cloud.masses) for cloud in clouds], _between(part)
@@ -102,7 +102,7 @@ def _parts(metric: Any, weight: float = 1.0) -> list[tuple[float, Any]]:
     return _parts(metric.one, weight * (1.0 - metric.weight)) + _parts(metric.other, weight * metric.weight)
 
 
-def _places(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
+def _points_for(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
     """The points of each cohort as `_between` takes them."""
     plain = isinstance(metric, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
     if not is_projection(metric) or (plain and not dense):
@@ -114,7 +114,7 @@ def _between(metric: Any) -> Distances:
     return metric.projected_distances if is_projection(metric) else partial(checked_distances, metric)
 
 
-def name_the_bad(
+def name_bad_distances(
     bad: BadDistances, metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray
 ) -> BadDistances:
     """The same error with the names of the distributions: one alone, or the first such pair.
@@ -128,8 +128,8 @@ def name_the_bad(
         try:
             distances(clouds[d].points, clouds[e].points)
         except BadDistances as found:
-            who = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
-            return BadDistances(f"{who}: {found}")
+            names_of_pair = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
+            return BadDistances(f"{names_of_pair}: {found}")
     return bad
 
 
@@ -169,7 +169,7 @@ class Pairs(Protocol):
         ...
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        """A function that solves the pairs of these indices; `done` is told how many as they are solved."""
+        """A function that solves the pairs of these indices; `done` is called with the number that were just solved."""
         ...
 
 
@@ -200,7 +200,7 @@ class ExactPairs:
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        # Bases are not kept, so that memory stays small.
+        # Bases are not stored, so that memory stays small.
         options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
         transport = pair_transport(
             self.masses, self.first, self.second, self.z.shape[1], threads=threads, cost=self.cost, **options
