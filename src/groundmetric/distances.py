@@ -215,10 +215,10 @@ def _solve_all(
 ) -> tuple[Solver, PairResults]:
     """All pairs, and the solver as it was used; `first` and `second` count through all cohorts."""
     single = all(np.all(cohort.sizes == 1) for cohort in cohorts)
-    if isinstance(solver, Exact) and single and not has_few_components(metric):
-        return solver, _between_single_points(cohorts, first, second, metric)
     bar = progress_bar(first.size, "distances", "pair", show=bool(verbose))
     with Threads(n_jobs) as threads, bar:
+        if isinstance(solver, Exact) and single and not has_few_components(metric):
+            return solver, _between_single_points(cohorts, first, second, metric)
         pairs = pairs_of(solver, cohorts, first, second, metric, threads)
         backend = None if in_this_process() else configured_backend(n_jobs)
         if backend is None:
