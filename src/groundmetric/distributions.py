@@ -40,7 +40,7 @@ class Distributions:
     ----------
     names : list
         The samples, in the order in which they first appear. Labels without names go with this order, those with names
-        (a Series, a dict) by these; see `groundmetric._internal.alignment`.
+        (a Series, a dict) by these; see `groundmetric._internal.validation`.
     points : array or CSR matrix
         The points, those of one distribution in consecutive rows.
     bounds : array of shape (n_distributions + 1,)
@@ -191,7 +191,7 @@ class Distributions:
 
     @property
     def roll(self) -> Roll:
-        """The names in their order: what `alignment.aligned` asks for."""
+        """The names in their order: what `validation.aligned` asks for."""
         return Roll(self.names, self._numberings)
 
     def with_points(self, points: Any, features: Sequence[str] | None = None) -> Distributions:

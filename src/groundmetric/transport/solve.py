@@ -12,7 +12,7 @@ from .large import solve_points as solve_exactly
 from .plan import Basis, Plan
 from .problem import check_cost, check_masses, check_points
 from .solvers.coarse import Coarse
-from .solvers.exact import Cloud, Exact, Solver, by_name, check_number, resolve_solver, solve_exact
+from .solvers.exact import Cloud, Exact, Solver, check_number, resolve_solver, solve_exact
 
 # Seconds of an exact solve of n × m points from nothing: a fit to sizes from 30 to 2000 on one core of a cloud machine.
 _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
@@ -20,7 +20,6 @@ _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
 _MOST_COSTS = 4e8
 
 
-@by_name
 @dataclass(frozen=True)
 class Auto(Solver):
     """Exact as long as that is affordable; beyond, coarsened to as many groups as are affordable, with its bound.

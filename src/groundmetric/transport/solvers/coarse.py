@@ -18,7 +18,7 @@ from .._kernels.pairs import ship_in_order
 from ..cohort import is_projection
 from ..plan import Plan, Status
 from ..problem import TOTAL, integer_masses
-from .exact import Cloud, Distances, Solver, by_name, check_number, solve_exact
+from .exact import Cloud, Distances, Solver, check_number, solve_exact
 
 _ROUNDS = 5
 # Groups are looked for in so many dimensions at most: which they are, is free to choose; what it costs, is measured.
@@ -151,7 +151,6 @@ class Groups(NamedTuple):
         return self.masses @ self.points
 
 
-@by_name
 @dataclass(frozen=True)
 class Coarse(Solver):
     """Exact transport between the centres of groups of points.

@@ -7,7 +7,7 @@ import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -138,15 +138,8 @@ def require_not_negative(cost: np.ndarray, name: str) -> None:
         raise ValueError(f"cost is {cost[i, j]} at ({i}, {j}): solver {name!r} needs costs that are not negative")
 
 
-# Solvers by name: every solver of the package, as `groundmetric.transport` imports all of their files.
+# Solvers by name. `groundmetric.transport` fills it in: the files of the other solvers import this one.
 SOLVERS: dict[str, type[Solver]] = {}
-Kind = TypeVar("Kind", bound=type[Solver])
-
-
-def by_name(kind: Kind) -> Kind:
-    """Enter a class of solvers in `SOLVERS`."""
-    SOLVERS[kind.name] = kind
-    return kind
 
 
 def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
@@ -157,7 +150,7 @@ def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
             raise TypeError(f"options {given} beside a solver object: give them to {type(solver).__name__}(…) itself")
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:
-        raise ValueError(f"solver is {solver!r}: expected one of {sorted(SOLVERS)}, or an object of theirs")
+        raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or an object of theirs")
     kind = SOLVERS[solver]
     known = [option.name for option in fields(kind)]  # type: ignore[arg-type]
     options = {name: value for name, value in options.items() if name in known or value is not None}
@@ -177,7 +170,6 @@ def warn_of_status(status: Status, count: int) -> None:
         warnings.warn(f"{count} solves {status.value}", ConvergenceWarning, stacklevel=4)
 
 
-@by_name
 @dataclass(frozen=True)
 class Exact(Solver):
     """The optimal plan and its proof.

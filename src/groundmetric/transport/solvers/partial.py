@@ -10,11 +10,10 @@ import numpy as np
 from scipy.special import logsumexp, rel_entr
 
 from ..plan import Plan, Status
-from .exact import Solver, by_name, check_number, require_not_negative, solve_exact
+from .exact import Solver, check_number, require_not_negative, solve_exact
 from .pot import LARGEST_EXPONENT, c_transforms, import_pot, require_finite, without_plan
 
 
-@by_name
 @dataclass(frozen=True)
 class Partial(Solver):
     """The cheapest way to move a share of the mass; what is farthest from everything stays behind.
@@ -78,7 +77,6 @@ class Partial(Solver):
         )
 
 
-@by_name
 @dataclass(frozen=True)
 class Unbalanced(Solver):
     """Transport where mass may be created and destroyed: outliers and missing types need not be matched.

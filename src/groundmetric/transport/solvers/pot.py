@@ -16,7 +16,7 @@ import numpy as np
 from ..._internal.validation import need
 from ..plan import Plan, Status
 from .coarse import Coarse, Groups, spread_over_points
-from .exact import Cloud, Distances, Solver, by_name, check_number, dual_value, solve_exact
+from .exact import Cloud, Distances, Solver, check_number, dual_value, solve_exact
 
 # Up to costs of this many epsilon, kernels exp(-cost / epsilon) and their scalings stay within the range of floats.
 LARGEST_EXPONENT = 500.0
@@ -33,7 +33,6 @@ class Blurred(NamedTuple):
     converged: bool
 
 
-@by_name
 @dataclass(frozen=True)
 class Entropic(Solver):
     """Transport with `epsilon` times the entropy of the plan on top of its cost, by Sinkhorn's iterations of POT.
@@ -129,7 +128,6 @@ class Entropic(Solver):
         return result, dual_value(p, q, (ended.f, ended.g)) * total
 
 
-@by_name
 @dataclass(frozen=True)
 class Sliced(Solver):
     """The mean, over random directions, of the exact distance along each: never more than the exact distance.
@@ -177,7 +175,6 @@ class Fitted(NamedTuple):
     covariances: np.ndarray  # (n_groups, n_components, n_components)
 
 
-@by_name
 @dataclass(frozen=True)
 class Gaussian(Solver):
     """The Bures-Wasserstein distance (W₂) between the Gaussians of the same means and covariances.
@@ -205,7 +202,6 @@ class Gaussian(Solver):
         return without_plan(self.name, value, moment_bounds(x.groups, y.groups))
 
 
-@by_name
 @dataclass(frozen=True)
 class Mixture(Solver):
     """Transport between the components of Gaussian mixtures at their squared Bures distances; the root of its value.
