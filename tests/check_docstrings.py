@@ -1,7 +1,8 @@
 """Docstrings of all public names, checked by numpydoc: `python tests/check_docstrings.py`, part of `make lint`.
 
 Public are the names in `__all__` of groundmetric and of its public modules, and the public methods of classes among
-them. Prints what is wrong by module, and ends with an error if anything is.
+them. A method without a docstring inherits that of the class it extends, as `help` shows it, if it takes the same
+parameters. Prints what is wrong by module, and ends with an error if anything is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from numpydoc.validate import validate
+from numpydoc.validate import get_doc_object, validate
 
 import groundmetric
 
@@ -42,7 +43,7 @@ def public_modules() -> Iterator[ModuleType]:
 
 
 def public_objects() -> dict[str, dict[str, Any]]:
-    """By module: functions, classes and methods by the dotted name under which numpydoc finds them, each once."""
+    """By module: functions, classes and methods by their names within it, each once."""
     found: dict[str, dict[str, Any]] = {}
     seen: set[int] = set()
     for module in public_modules():
@@ -52,40 +53,46 @@ def public_objects() -> dict[str, dict[str, Any]]:
                 continue
             seen.add(id(value))
             here = found.setdefault(module.__name__, {})
-            here[f"{module.__name__}.{name}"] = value
+            here[name] = value
             if inspect.isclass(value):
-                here |= {f"{module.__name__}.{name}.{method}": None for method in public_methods(value)}
+                here |= {f"{name}.{method}": entry for method, entry in public_methods(value).items()}
     return found
 
 
-def public_methods(kind: type) -> Iterator[str]:
+def public_methods(kind: type) -> dict[str, Any]:
     """Methods that the class, or a class of this package that it extends, defines; not those of other libraries."""
-    names = {
-        name: entry
-        for owner in reversed(kind.__mro__)
-        if owner.__module__.startswith("groundmetric")
-        for name, entry in vars(owner).items()
+    owners = [owner for owner in kind.__mro__ if owner.__module__.startswith("groundmetric")]
+    names = {name: entry for owner in reversed(owners) for name, entry in vars(owner).items()}
+    return {
+        name: _documented(name, owners)
+        for name, entry in sorted(names.items())
+        if (inspect.isfunction(entry) or isinstance(entry, classmethod | staticmethod))
+        and not name.startswith("_")
+        and name not in GENERATED
     }
-    for name, entry in sorted(names.items()):
-        called = inspect.isfunction(entry) or isinstance(entry, classmethod | staticmethod)
-        if called and not name.startswith("_") and name not in GENERATED:
-            yield name
 
 
-def faults(name: str, *, method: bool) -> list[str]:
-    """What numpydoc finds wrong with a docstring, a line each."""
+def _documented(name: str, owners: list[type]) -> Any:
+    """The method itself, or the one it overrides whose docstring it inherits: the first with the same parameters."""
+    methods = [getattr(owner, name) for owner in owners if name in vars(owner)]
+    same = [one for one in methods if _parameters(one) == _parameters(methods[0])]
+    return next((one for one in same if one.__doc__), methods[0])
+
+
+def _parameters(method: Any) -> list[str]:
+    return list(inspect.signature(method).parameters)
+
+
+def faults(value: Any, *, method: bool) -> list[str]:
+    """What numpydoc finds wrong with the docstring of an object, a line each."""
     wanted = CODES.keys() - (NOT_OF_METHODS if method else set())
-    return [f"{code} {text}" for code, text in validate(name)["errors"] if code in wanted]
+    return [f"{code} {text}" for code, text in validate(get_doc_object(value))["errors"] if code in wanted]
 
 
 def main() -> int:
     checked = failed = 0
     for module, objects in public_objects().items():
-        lines = [
-            f"  {name.removeprefix(module + '.')}: {fault}"
-            for name, value in objects.items()
-            for fault in faults(name, method=value is None)
-        ]
+        lines = [f"  {name}: {fault}" for name, value in objects.items() for fault in faults(value, method="." in name)]
         checked, failed = checked + len(objects), failed + len(lines)
         if lines:
             print(module, *lines, sep="\n")

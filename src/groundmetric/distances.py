@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import numbers
 import os
-import warnings
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from ._internal.executor import Threads
-from ._internal.progress import progress_bar, write_line
+from ._internal.executor import Threads, in_this_process, progress_bar, write_line
 from .distributed import configured_backend, solve_pairs
-from .distributed.pairs import Found
 from .distributions import Distributions, as_distributions
 from .metrics.base import GroundMetric
-from .metrics.cost import BadDistances, Cost, checked_distances
+from .metrics.cost import BadDistances, checked_distances
+from .metrics.forms import NamedDistance
 from .transport import Auto, BoundedDistances, Exact, Status
-from .transport import pairs as pairs_module
 from .transport.cache import CohortDistances, DistanceCache
 from .transport.cohort import (
-    ExactPairs,
+    Found,
     PairResults,
     SolverPairs,
-    clouds_of,
+    has_few_components,
     is_euclidean,
-    is_projection,
-    name_the_bad,
-    projected,
+    name_bad_distances,
+    pairs_of,
+    scaled_points,
+    solve_in_rounds,
 )
-from .transport.neighbors import Finder, nearest
-from .transport.problem import Masses, points_in_range
-from .transport.solve import resolve_solver
-from .transport.solvers.base import Solver
+from .transport.neighbors import NeighborSearch, pruned_distances
+from .transport.problem import Masses
+from .transport.solvers.exact import Solver, resolve_solver, warn_of_pivot_limit, warn_of_status
 
 __all__ = [
     "BoundedDistances",
@@ -48,10 +44,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-# Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
-_FEW_COMPONENTS = 32
 
 
 def pairwise_distances(
@@ -110,7 +102,8 @@ def pairwise_distances(
     >>> gm.pairwise_distances(D, solver="partial", share=0.5).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    return _compare(A, B, metric, solver, n_jobs, max_pivots, verbose, keep, options).values
+    limits: dict[str, Any] = {"n_jobs": n_jobs, "max_pivots": max_pivots, "verbose": verbose, "keep": keep}
+    return bounded_distances(A, B, metric, solver=solver, **limits, **options).values
 
 
 def bounded_distances(
@@ -161,37 +154,22 @@ def bounded_distances(
     >>> bool((found.lower <= gm.pairwise_distances(D[:4]) + 1e-9).all())
     True
     """
-    return _compare(A, B, metric, solver, n_jobs, max_pivots, verbose, keep, options)
-
-
-def _compare(
-    A: Any,
-    B: Any,
-    metric: Any,
-    solver: Any,
-    n_jobs: int | None,
-    max_pivots: int | None,
-    verbose: int,
-    keep: Any,
-    options: dict[str, Any],
-) -> BoundedDistances:
     chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
     A, B = _check_cohorts(A, B)
     rows, cols = np.triu_indices(len(A), 1) if B is None else (grid.ravel() for grid in np.indices((len(A), len(B))))
     cohorts = (A,) if B is None else (A, B)
-    ground = _resolve(metric, *cohorts)
+    ground = _resolve_metric(metric, *cohorts)
     first, second = rows, cols + (0 if B is None else len(A))
     if isinstance(chosen, Auto):
         sizes = np.concatenate([cohort.sizes for cohort in cohorts])
         chosen, reason = chosen.pick(sizes[first], sizes[second], on_points=is_euclidean(ground))
     _check_solver(chosen, ground)
-    kept = None if keep is None else DistanceCache(keep, chosen).of(ground, *cohorts)
-    used, results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, kept)
+    cached = None if keep is None else DistanceCache(keep, chosen).of(ground, *cohorts)
+    used, results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cached)
     shape, statuses = (len(A), len(cohorts[-1])), Counter(results.status.tolist())
-    found = BoundedDistances(used, reason, results.values, results.lower, results.upper, statuses)
-    _warn_of_all(found)
+    _warn_of_limits(statuses)
     if verbose and (reason or not isinstance(chosen, Exact)):
-        write_line(f"distances: {found}")
+        write_line(f"distances: {BoundedDistances(used, reason, *results[:3], statuses)}")
     values, lower, upper = (_as_matrix(each, rows, cols, shape, symmetric=B is None) for each in results[:3])
     return BoundedDistances(used, reason, values, lower, upper, statuses)
 
@@ -204,28 +182,24 @@ def _solve_missing(
     metric: Any,
     n_jobs: int | None,
     verbose: int,
-    kept: CohortDistances | None,
+    cached: CohortDistances | None,
 ) -> tuple[Solver, PairResults]:
-    """All pairs: those that are kept, and the others by the solver, which are kept as they are found."""
-    known = np.full(first.size, np.nan) if kept is None else kept.get(first, second)
-    missing = np.flatnonzero(np.isnan(known))
+    """All pairs: those in the cache, and the others by the solver, which go into the cache as they are found."""
+    results = PairResults.known(np.full(first.size, np.nan) if cached is None else cached.get(first, second))
+    missing = np.flatnonzero(np.isnan(results.values))
+    pairs = cohorts, first[missing], second[missing]
 
     def found(which: np.ndarray, part: PairResults) -> None:
-        if kept is not None:
+        if cached is not None:
             proved = part.status == Status.OPTIMAL
-            pairs = missing[which[proved]]
-            kept.put(first[pairs], second[pairs], part.values[proved])
+            chosen = missing[which[proved]]
+            cached.put(first[chosen], second[chosen], part.values[proved])
 
-    results = PairResults(known, known.copy(), known.copy(), np.full(first.size, Status.OPTIMAL, object))
-    with Threads(n_jobs) as threads:
-        try:
-            solver, solved = _solve_all(
-                solver, cohorts, first[missing], second[missing], metric, threads, n_jobs, verbose, found
-            )
-        except BadDistances as bad:
-            raise name_the_bad(bad, metric, cohorts, first[missing], second[missing]) from None
-    for whole, some in zip(results, solved, strict=True):
-        whole[missing] = some
+    try:
+        solver, solved = _solve_all(solver, *pairs, metric, n_jobs, verbose, found)
+    except BadDistances as bad:
+        raise name_bad_distances(bad, metric, *pairs) from None
+    results.put(missing, solved)
     return solver, results
 
 
@@ -235,27 +209,23 @@ def _solve_all(
     first: np.ndarray,
     second: np.ndarray,
     metric: Any,
-    threads: Threads,
     n_jobs: int | None,
     verbose: int,
     found: Found,
 ) -> tuple[Solver, PairResults]:
     """All pairs, and the solver as it was used; `first` and `second` count through all cohorts."""
-    with progress_bar(first.size, "distances", "pair", show=bool(verbose)) as bar:
-        pairs: ExactPairs | SolverPairs
-        if isinstance(solver, Exact) and _is_projection(metric):
-            z, _, up = points_in_range(*2 * (np.vstack(projected(metric, cohorts)),))
-            cost, exponent = metric.cost, _on_values(up, metric.cost)
-            masses, limits = Masses.of(*cohorts), (solver.max_pivots, exponent, pairs_module.DENSE_LIMIT)
-            pairs = ExactPairs(masses, z, first, second, cost, *limits)
-        elif isinstance(solver, Exact) and all(np.all(cohort.sizes == 1) for cohort in cohorts):
+    single = all(np.all(cohort.sizes == 1) for cohort in cohorts)
+    bar = progress_bar(first.size, "distances", "pair", show=bool(verbose))
+    with Threads(n_jobs) as threads, bar:
+        if isinstance(solver, Exact) and single and not has_few_components(metric):
             return solver, _between_single_points(cohorts, first, second, metric)
+        pairs = pairs_of(solver, cohorts, first, second, metric, threads)
+        backend = None if in_this_process() else configured_backend(n_jobs)
+        if backend is None:
+            results = solve_in_rounds(pairs, threads, done=bar.update, found=found)
         else:
-            clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
-            pairs = SolverPairs.prepare(solver, clouds, distances, first, second, threads)
-            solver = pairs.solver
-        backend = configured_backend(n_jobs)
-        return solver, solve_pairs(pairs, threads, backend, done=bar.update, found=found)
+            results = solve_pairs(pairs, threads, backend, done=bar.update, found=found)
+    return pairs.solver if isinstance(pairs, SolverPairs) else solver, results
 
 
 def _between_single_points(
@@ -263,13 +233,7 @@ def _between_single_points(
 ) -> PairResults:
     """Between single points there is nothing to transport."""
     shift = 0 if len(cohorts) == 1 else len(cohorts[0])
-    values = checked_distances(metric, cohorts[0].points, cohorts[-1].points)[first, second - shift]
-    return PairResults(values, values, values, np.full(first.size, Status.OPTIMAL, object))
-
-
-def _on_values(up: int, cost: Cost) -> int:
-    """What an exponent that points were scaled by means for values."""
-    return 2 * up if cost is Cost.SQUARED else up
+    return PairResults.known(checked_distances(metric, cohorts[0].points, cohorts[-1].points)[first, second - shift])
 
 
 def _as_matrix(
@@ -330,24 +294,6 @@ def kneighbors(
     return found.distances, found.indices
 
 
-class NeighborSearch(NamedTuple):
-    """Nearest neighbours and the number of solves; the result of `search_neighbors`.
-
-    Attributes
-    ----------
-    distances : array of shape (len(A), n_neighbors)
-        Distances to the neighbours, the nearest first.
-    indices : array of shape (len(A), n_neighbors)
-        Positions of the neighbours; equal distances are ordered by position.
-    n_solves : int
-        Pairs that were solved exactly; bounds ruled the others out.
-    """
-
-    distances: np.ndarray
-    indices: np.ndarray
-    n_solves: int
-
-
 def search_neighbors(
     A: Any,
     B: Any = None,
@@ -391,9 +337,14 @@ def search_neighbors(
     if not isinstance(n_neighbors, numbers.Integral) or not 1 <= n_neighbors <= others:
         raise ValueError(f"n_neighbors is {n_neighbors}, but there are {others} distributions to choose from")
     cohorts = (A,) if B is None else (A, B)
-    ground = _resolve(metric, *cohorts)
-    if _is_projection(ground):
-        exact, n_solves = _pruned_distances(cohorts, n_neighbors, ground, n_jobs, max_pivots)
+    ground = _resolve_metric(metric, *cohorts)
+    if has_few_components(ground):
+        z, exponent = scaled_points(ground, cohorts)
+        with Threads(n_jobs) as threads:
+            options = {"threads": threads, "max_pivots": max_pivots, "cost": ground.cost}
+            exact, n_solves, stopped = pruned_distances(Masses.of(*cohorts), z, len(A), n_neighbors, **options)
+        warn_of_pivot_limit(stopped)
+        exact = np.ldexp(exact, exponent)
     else:
         exact = pairwise_distances(A, B, ground, n_jobs=n_jobs, max_pivots=max_pivots)
         n_solves = others * len(A) // (2 if B is None else 1)
@@ -401,42 +352,6 @@ def search_neighbors(
         np.fill_diagonal(exact, np.inf)
     indices = np.argsort(exact, axis=1, kind="stable")[:, :n_neighbors]
     return NeighborSearch(np.take_along_axis(exact, indices, axis=1), indices, n_solves)
-
-
-def _pruned_distances(
-    cohorts: tuple[Distributions, ...],
-    n_neighbors: int,
-    metric: GroundMetric,
-    n_jobs: int | None,
-    max_pivots: int | None,
-) -> tuple[np.ndarray, int]:
-    """Distances of the pairs that may be neighbours, infinite elsewhere, and how many were solved."""
-    shape = len(cohorts[0]), len(cohorts[-1])
-    shift = 0 if len(cohorts) == 1 else shape[0]
-    with Threads(n_jobs) as threads:
-        z, _, up = points_in_range(*2 * (np.vstack(projected(metric, cohorts)),))
-        finder = Finder(Masses.of(*cohorts), z, threads, max_pivots, metric.cost)
-        rows, cols = (grid.ravel() for grid in np.indices(shape))
-        lower = finder.lower(rows, cols + shift).reshape(shape)
-        if len(cohorts) == 1:
-            np.fill_diagonal(lower, np.inf)
-        exact = nearest(
-            lower,
-            n_neighbors,
-            lambda rows, cols: finder.solve(rows, cols + shift),
-            lambda rows, cols: finder.sharpen(rows, cols + shift),
-        )
-    warn_of_pivot_limit(finder.stopped_pivoting)
-    return np.ldexp(exact, _on_values(up, metric.cost)), finder.solves
-
-
-def warn_of_pivot_limit(stopped: int) -> None:
-    _warn_of(Status.PIVOT_LIMIT, stopped)
-
-
-def _warn_of(status: Status, count: int) -> None:
-    if count:
-        warnings.warn(f"{count} solves {status.value}", ConvergenceWarning, stacklevel=4)
 
 
 def _check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
@@ -461,27 +376,12 @@ def _check_solver(solver: Solver, ground: Any) -> None:
         )
 
 
-def _warn_of_all(details: BoundedDistances) -> None:
+def _warn_of_limits(statuses: Counter[Status]) -> None:
     for status in (Status.PIVOT_LIMIT, Status.ITERATION_LIMIT, Status.IMPRECISE):
-        _warn_of(status, details.statuses[status])
+        warn_of_status(status, statuses[status])
 
 
-class NamedDistance:
-    """A distance between points that scikit-learn knows by name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def distances(self, x: Any, y: Any = None) -> np.ndarray:
-        from sklearn.metrics import pairwise_distances as sklearn_distances  # 10 MB that learning does without
-
-        return sklearn_distances(x, y, metric=self.name)
-
-    def __repr__(self) -> str:
-        return repr(self.name)
-
-
-def _resolve(metric: Any, *cohorts: Distributions) -> Any:
+def _resolve_metric(metric: Any, *cohorts: Distributions) -> Any:
     """A metric object from its name; objects are checked against the features of the cohorts."""
     if isinstance(metric, str) and metric == "euclidean":
         return GroundMetric.euclidean(cohorts[0].shape[1])
@@ -493,8 +393,3 @@ def _resolve(metric: Any, *cohorts: Distributions) -> Any:
         for cohort in cohorts:
             metric.check_fit(cohort)
     return metric
-
-
-def _is_projection(metric: Any) -> bool:
-    """Is the distance one between projected points of few components?"""
-    return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS

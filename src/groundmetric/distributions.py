@@ -12,8 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from ._internal.alignment import Roll, aligned
-from ._internal.validation import first_not_finite, is_missing, real_array, refuse_groups, refuse_mask
+from ._internal.validation import Roll, aligned, first_not_finite, is_missing, real_array, refuse_groups, refuse_mask
 
 # Points of which the means are taken at a time, about, and entries of points whose squares are summed at a time: 2 MB.
 _BLOCK, _ENTRIES = 8192, 2**18
@@ -43,7 +42,7 @@ class Distributions:
     ----------
     names : list
         The samples, in the order in which they first appear. Labels without names go with this order, those with names
-        (a Series, a dict) by these; see `groundmetric._internal.alignment`.
+        (a Series, a dict) by these; see `groundmetric._internal.validation`.
     points : array or CSR matrix
         The points, those of one distribution in consecutive rows.
     bounds : array of shape (n_distributions + 1,)
@@ -194,7 +193,7 @@ class Distributions:
 
     @property
     def roll(self) -> Roll:
-        """The names in their order: what `alignment.aligned` asks for."""
+        """The names in their order: what `validation.aligned` asks for."""
         return Roll(self.names, self._numberings)
 
     def with_points(self, points: Any, features: Sequence[str] | None = None) -> Distributions:

@@ -11,10 +11,16 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
+from groundmetric import distributed as tasks
 from groundmetric._internal.executor import Threads
-from groundmetric.distributed import ClusterWarning, OtherVersionError, configured_backend, run, tasks
-from groundmetric.distributed import pairs as stretches
-from groundmetric.distributed.tasks import DaskBackend, JoblibBackend
+from groundmetric.distributed import (
+    ClusterWarning,
+    DaskBackend,
+    JoblibBackend,
+    OtherVersionError,
+    configured_backend,
+    run,
+)
 
 
 def test_a_process_that_dies_or_errs_is_replaced(tmp_path):
@@ -86,7 +92,7 @@ def wait_for_both(client):
 @pytest.fixture
 def on_dask(client, eager, monkeypatch):
     """The two workers, the tasks that were sent, and what to do when so many were."""
-    monkeypatch.setattr(stretches, "_SECONDS", 5e-4)
+    monkeypatch.setattr(tasks, "_SECONDS", 5e-4)
     wait_for_both(client)
     sent, actions, inner = [], {}, tasks._DaskRun._submit
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import TransportKNeighborsClassifier
-from groundmetric._internal.warnings import InterruptedWarning
+from groundmetric._internal.executor import InterruptedWarning
 from groundmetric.evaluation._run import Cohort, Protocol, Result, attempt
 from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores
 from groundmetric.evaluation.votes import vote

@@ -15,7 +15,7 @@ from groundmetric.estimators._base import class_shares, mean_values
 from groundmetric.estimators.grid import fit_in
 from groundmetric.evaluation.votes import vote_points
 from groundmetric.interpret.flows import shipping
-from groundmetric.metrics.cost import Cost
+from groundmetric.metrics.base import Cost
 
 N = 12
 CLASSES = np.arange(N) % 2

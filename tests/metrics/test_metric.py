@@ -15,10 +15,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.spatial.distance import cdist
+from sklearn.preprocessing import StandardScaler
 
 from groundmetric import Distributions, GroundMetric
 from groundmetric._internal.arrays import write_arrays
-from groundmetric.metrics.diagonal import DiagonalMetric
+from groundmetric.metrics.forms import DiagonalMetric, MappedMetric
 
 W = np.array([[2.0, 0.0, -1.0], [0.5, 3.0, 1.0]])
 NAMES = ["größe", "重さ", "µ 'quoted' \"x\""]
@@ -143,6 +144,20 @@ def test_a_blend_of_matrices_is_the_mahalanobis_distance_of_their_average(weight
 def test_distances_in_a_blend_are_those_of_the_two_parts_of_its_projection():
     z = LEARNED.blend(EUCLID, 0.3).project(X)
     assert_allclose(LEARNED.blend(EUCLID, 0.3).distances(X), cdist(z[:, :2], z[:, :2]) + cdist(z[:, 2:], z[:, 2:]))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("cost", ["euclidean", "manhattan", "squared"])
+def test_distances_between_projected_points_of_a_blend_are_its_distances(weight, cost):
+    one, other = GroundMetric(W, cost=cost), GroundMetric(-2.0 * W[:1])
+    for metric in (one.blend(other, weight), one.blend(other, weight).blend(EUCLID, 0.4)):
+        z = metric.project(X)
+        assert_allclose(metric.projected_distances(z, z[:4]), metric.distances(X, X[:4]), rtol=1e-12, atol=1e-12)
+
+
+def test_a_map_before_a_blend_of_distances_is_refused():
+    with pytest.raises(ValueError, match=r"inner is BlendedMetric.*blend two mapped metrics"):
+        MappedMetric(StandardScaler().fit(X), LEARNED.blend(EUCLID), X.shape[1])
 
 
 def test_a_blend_knows_the_variances_whichever_metric_brought_them():

@@ -20,7 +20,7 @@ from groundmetric._internal.executor import Threads  # noqa: E402
 from groundmetric.datasets import make_rings  # noqa: E402
 from groundmetric.learning import EarlyStopping, Mapped, Nearest  # noqa: E402
 from groundmetric.learning.objective import Objective  # noqa: E402
-from groundmetric.metrics.cost import Cost  # noqa: E402
+from groundmetric.metrics.base import Cost  # noqa: E402
 from groundmetric.neural.learner import DistanceModel, EmbeddingModel  # noqa: E402
 from groundmetric.neural.modules import StandardisedModule  # noqa: E402
 from groundmetric.supervision import random_triplets  # noqa: E402

@@ -4,7 +4,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric._internal.validation import visible
+from groundmetric._internal.tables import visible
 
 SCRIPT = "<script>window.broken = 1</script>"
 GIVEN = [

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from groundmetric import Distributions, GroundMetric, kneighbors, pairwise_distances
 from groundmetric._internal.executor import Threads
-from groundmetric.metrics.cost import Cost
+from groundmetric.metrics.base import Cost
 from groundmetric.transport._kernels.costs import fill_costs, step_cost
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses

@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 import groundmetric as gm
 from groundmetric.transport import Status, solve, solve_points
 from groundmetric.transport import large as descent
-from groundmetric.transport._kernels import multiscale as halving
-from groundmetric.transport._kernels.multiscale import grouped, halving_order
+from groundmetric.transport._kernels import sparse as halving
+from groundmetric.transport._kernels.sparse import grouped, halving_order
 
 METRICS = {"euclidean": "euclidean", "manhattan": "cityblock", "squared": "sqeuclidean"}
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundmetric._internal.executor import Threads
-from groundmetric.metrics.cost import Cost
+from groundmetric.metrics.base import Cost
 from groundmetric.transport.neighbors import LowerBounds
 from groundmetric.transport.problem import Masses
 

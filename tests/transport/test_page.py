@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import groundmetric as gm
-from groundmetric.transport.solve import SOLVERS
+from groundmetric.transport.solvers.exact import SOLVERS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "transport.md"
 

@@ -7,8 +7,8 @@ from scipy.stats import wasserstein_distance
 
 import groundmetric as gm
 from groundmetric._internal.executor import Threads
-from groundmetric.transport import basis
 from groundmetric.transport import pairs as module
+from groundmetric.transport import problem
 from groundmetric.transport.pairs import LineTransport, PairTransport
 from groundmetric.transport.problem import Masses
 
@@ -128,7 +128,7 @@ def test_large_pairs_need_no_matrix_and_have_the_same_values(monkeypatch):
     D = gm.Distributions(random.normal(size=(130, 3)), np.repeat([0, 1, 2], [50, 40, 40]), weights=random.rand(130))
     usual = gm.pairwise_distances(D)
     monkeypatch.setattr(module, "DENSE_LIMIT", 45 * 40)  # the pairs with the first distribution
-    monkeypatch.setattr(module.PairTransport, "_solve_usual", lambda self, which: _count_small(self, which, usual))
+    monkeypatch.setattr(module.PairTransport, "_solve_dense", lambda self, which: _count_small(self, which, usual))
     np.testing.assert_allclose(gm.pairwise_distances(D), usual, rtol=1e-12)
 
 
@@ -144,7 +144,7 @@ def test_pairs_of_very_many_points_and_few_are_turned(weights, monkeypatch):
     plain = transport(D)
     values = plain.solve(everything(plain)).copy()
     coefficient = np.linspace(-1.0, 1.0, values.size)
-    monkeypatch.setattr(basis, "_MANY", 20)
+    monkeypatch.setattr(problem, "_MANY", 20)
     turned = transport(D)
     assert (turned.first != plain.first).any()
     assert_allclose(turned.solve(everything(turned)), values, rtol=1e-12)
@@ -169,3 +169,43 @@ def test_pairs_that_no_memory_holds_are_refused_before_the_work_begins(monkeypat
     with pytest.raises(ValueError, match=r"distributions 0 and 1 have 30 and 5 points: .*subsample\(1000\)"):
         transport(D)
     assert transport(D, pairs=(np.array([1]), np.array([2]))).solve(np.array([0])).size == 1
+
+
+def walk_together(D, one, other, n_steps=6):
+    """Move and solve both in the same way; after each step, all that can be asked must be the same to the bit."""
+    rng = np.random.default_rng(1)
+    for points in walk(rng, D, n_steps):
+        which = np.sort(rng.permutation(everything(one))[: rng.integers(1, one.first.size)])
+        coefficient = rng.normal(size=which.size)
+        for pairs in (one, other):
+            pairs.move_all(points)
+        assert_array_equal(other.upper(everything(one)), one.upper(everything(one)))
+        assert_array_equal(other.lower(everything(one)), one.lower(everything(one)))
+        assert_array_equal(other.solve(which), one.solve(which))
+        assert_array_equal(other.answers.pivots, one.answers.pivots)
+        assert_array_equal(other.pull(which, coefficient), one.pull(which, coefficient))
+
+
+@pytest.mark.parametrize("weights", ALL_WEIGHTS)
+@pytest.mark.parametrize("memory", [2e9, 20 * 60, 0.0])
+def test_a_restored_state_brings_back_all_that_answers_depend_on(weights, memory):
+    D = cohort(np.random.default_rng(0), SIZES, 2, weights)
+    unbroken, restored = transport(D, memory=memory), transport(D, memory=memory)
+    walk_together(D, unbroken, transport(D, memory=memory))
+    restored.restore({name: array.copy() for name, array in unbroken.state().items()})
+    walk_together(D, unbroken, restored)
+
+
+def test_bases_beyond_the_memory_start_cold_and_the_others_warm():
+    D = cohort(np.random.default_rng(0), SIZES, 2)
+    pairs = transport(D, memory=20 * 60)  # 20 bytes for each node of a basis
+    sizes = np.diff(D.bounds)
+    fits = np.cumsum(sizes[pairs.first] + sizes[pairs.second] + 1) <= 60
+    assert 0 < fits.sum() < fits.size
+    cold = transport(D, memory=0.0)
+    for _ in range(2):
+        for some in (pairs, cold):
+            some.solve(everything(some))
+    assert not pairs.answers.pivots[fits].any()
+    assert_array_equal(pairs.answers.pivots[~fits], cold.answers.pivots[~fits])
+    assert cold.answers.pivots[~fits].any()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from groundmetric.metrics.cost import Cost
+from groundmetric.metrics.base import Cost
 from groundmetric.transport._kernels.scan import best_of_near, gaining_arc, matrix_prices, set_levels, step_prices
 
 FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARED: "sqeuclidean"}

@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import groundmetric as gm
-from groundmetric.transport import Status, basis
+from groundmetric.transport import Status
+from groundmetric.transport import problem as units
 
 from .problems import problem
 from .test_solve import assert_feasible, assert_marginals, assert_proved
@@ -181,7 +182,7 @@ def test_levels_that_are_out_of_place_do_no_harm(level):
 def test_very_many_sources_are_solved_the_other_way_round(masses, monkeypatch):
     task = problem("plane", masses, (170, 5))
     plain = gm.transport.solve(task.cost, task.a, task.b)
-    monkeypatch.setattr(basis, "_MANY", 20)
+    monkeypatch.setattr(units, "_MANY", 20)
     plan = gm.transport.solve(task.cost, task.a, task.b)
     assert_proved(plan, task)
     assert_allclose(plan.value, plain.value, rtol=1e-12)

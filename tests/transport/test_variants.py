@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric.transport import Status
-from groundmetric.transport.solvers.pot import divergence
+from groundmetric.transport.solvers.partial import divergence
 
 from .problems import problem
 

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .._internal.alignment import Roll, aligned
-from .._internal.validation import need, refuse_mask
+from .._internal.validation import Roll, aligned, need, refuse_mask
 from .chunks import pieces, read
 from .obs import find_column, listed
 from .source import Source

@@ -1,15 +1,24 @@
-"""Threads on this machine, and work cut into pieces for them. Compiled kernels release the GIL, so threads suffice."""
+"""How work runs: threads on this machine, work in pieces for them, progress bars, and the warning of an interruption.
+
+Compiled kernels release the GIL, so threads suffice. This is the one file that knows tqdm. Nothing is drawn where
+standard error is no terminal (a log file, a pipe, a test), so callers only pass on `verbose`.
+"""
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 from joblib.parallel import get_active_backend
+from sklearn.exceptions import ConvergenceWarning
+from tqdm import tqdm
+from tqdm import tqdm as Bar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -47,10 +56,15 @@ class Threads:
 
 def count_threads(n_jobs: int | None) -> int:
     """The number of threads that `n_jobs` asks for, as joblib counts; workers of a configured cluster do not count."""
-    if getattr(get_active_backend(prefer="threads")[0], "uses_threads", False):
+    if in_this_process():
         return joblib.effective_n_jobs(n_jobs)
     with joblib.parallel_config(backend="threading"):
         return joblib.effective_n_jobs(1 if n_jobs is None else n_jobs)
+
+
+def in_this_process() -> bool:
+    """Whether joblib is configured for threads (its default here), not for other processes or a cluster."""
+    return bool(getattr(get_active_backend(prefer="threads")[0], "uses_threads", False))
 
 
 def in_rounds(work: np.ndarray, size: float, most: int) -> list[np.ndarray]:
@@ -82,3 +96,38 @@ def in_batches(work: np.ndarray, n_jobs: int, batch: float) -> list[np.ndarray]:
     filled = np.cumsum(work[order])
     cuts = np.flatnonzero(np.diff(np.floor((filled - work[order]) / batch)) > 0) + 1
     return np.split(order, cuts)
+
+
+def progress_bar(total: float | None, title: str, unit: str, *, show: bool = True, **look: Any) -> Bar:
+    """A bar, as a context manager with `update`, `set_postfix` and `write`.
+
+    Parameters
+    ----------
+    total : float or None
+        Units of work; None where that is not known.
+    title, unit : str
+        What is done, and what is counted: "distances", "pair".
+    show : bool
+        False draws nothing anywhere.
+    **look
+        Options of tqdm, such as ``unit_scale``.
+    """
+    # disable=None is tqdm's way to say: only on a terminal
+    return tqdm(total=total, desc=title, unit=unit, disable=None if show else True, leave=False, **look)
+
+
+def write_line(text: str) -> None:
+    """A line on standard error that no bar is drawn over."""
+    tqdm.write(text, file=sys.stderr)
+
+
+def use_thread_lock() -> None:
+    """Lock bars among threads only.
+
+    tqdm's own lock is a semaphore among processes as well, which a child that is killed leaves behind.
+    """
+    tqdm.set_lock(threading.RLock())
+
+
+class InterruptedWarning(ConvergenceWarning):
+    """Training was ended by the user (Ctrl-C) before it had converged: what was learned so far is kept."""

@@ -1,4 +1,4 @@
-"""Tables as Markdown for people and as CSV for programs, and numbers that are missing: a dash, an empty cell, null."""
+"""Tables as Markdown for people and as CSV for programs; numbers that are missing, and names, as they are shown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import numbers
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ MISSING = "–"
 # A program for tables runs text that begins like this as a formula; the last four are wide forms.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+# Unicode's control and format characters (bidirectional overrides, zero-width spaces), line separators, surrogates.
+_INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -120,3 +123,16 @@ def prose(text: str, **values: Any) -> str:
     'one line and another'
     """
     return " ".join(text.split()).format(**values)
+
+
+def visible(text: Any) -> str:
+    """Text with its invisible characters written out, as `repr` does: a name cannot pass for another, or turn a line.
+
+    >>> print(visible("ann\\u202ebob"))
+    ann\\u202ebob
+    """
+    text = str(text)
+    if text.isascii() and text.isprintable():
+        return text
+    hidden = {sign for sign in text if sign not in "\n\t" and unicodedata.category(sign) in _INVISIBLE}
+    return "".join(repr(sign)[1:-1] if sign in hidden else sign for sign in text)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from .._internal.alignment import aligned
-from .._internal.validation import check_class_weight, check_labels, label_array
+from .._internal.validation import aligned, check_class_weight, check_labels, label_array
 from ..distributions import as_distributions
 from ._base import NearestDistributions, class_shares
 

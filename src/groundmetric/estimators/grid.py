@@ -21,8 +21,7 @@ from sklearn.utils.extmath import randomized_svd
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..learning.penalties import has_vanished
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
+from ..metrics.base import Cost, GroundMetric
 from ..supervision.splits import Split
 from .learner import GroundMetricLearner
 

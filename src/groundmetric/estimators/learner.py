@@ -14,12 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._internal.alignment import Roll, aligned
-from .._internal.executor import Threads
-from .._internal.progress import progress_bar
-from .._internal.validation import refuse_groups, refuse_mask
-from .._internal.warnings import InterruptedWarning
-from ..distances import warn_of_pivot_limit
+from .._internal.executor import InterruptedWarning, Threads, progress_bar
+from .._internal.validation import Roll, aligned, refuse_groups, refuse_mask
 from ..distributions import Distributions, named_rows
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.model import DiagonalModel, LinearModel, Model
@@ -35,9 +31,8 @@ from ..learning.options import (
 )
 from ..learning.penalties import has_vanished
 from ..learning.training import Fresh, Outcome, Training
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
-from ..metrics.mapped import MappedMetric, fit_map, map_points, some_points
+from ..metrics.base import Cost, GroundMetric
+from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..supervision import Supervision
 from ..supervision.labels import (
     Distances,
@@ -49,7 +44,7 @@ from ..supervision.labels import (
     supervision,
 )
 from ..supervision.triplets import candidates
-from ..transport.solvers.exact import Exact
+from ..transport.solvers.exact import Exact, warn_of_pivot_limit
 from ._base import GroundMetricMethod
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from .._internal.alignment import aligned
-from .._internal.validation import real_array
+from .._internal.validation import aligned, real_array
 from ..distributions import as_distributions
 from ._base import NearestDistributions, mean_values
 

@@ -13,12 +13,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from .._internal.progress import progress_bar
+from .._internal.executor import progress_bar
 from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions
 from ..learning.options import resolve_form
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
+from ..metrics.base import Cost, GroundMetric
 from ..supervision.splits import Split, folds, group_list, number_groups, shuffled
 from ._base import GroundMetricMethod
 from .grid import (

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from .. import __version__
 from .._internal.cache import Cache
-from .._internal.progress import progress_bar
+from .._internal.executor import progress_bar
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, recorded_warnings
 
 # Parameters that change how long it takes, but not what comes out.

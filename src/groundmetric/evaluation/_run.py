@@ -14,9 +14,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold
 
-from .._internal.alignment import Roll
-from .._internal.validation import check_class_weight, check_number
-from .._internal.warnings import InterruptedWarning
+from .._internal.executor import InterruptedWarning
+from .._internal.validation import Roll, check_class_weight, check_number
 from ..distributions import Distributions
 from ..estimators._base import check_weights, class_shares
 from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of

@@ -20,7 +20,7 @@ import joblib
 import numpy as np
 from joblib.externals.loky import ProcessPoolExecutor
 
-from .._internal.progress import use_thread_lock
+from .._internal.executor import use_thread_lock
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, attempt
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.progress import progress_bar
+from .._internal.executor import progress_bar
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
 from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled

@@ -14,7 +14,7 @@ import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._internal.progress import progress_bar
+from .._internal.executor import progress_bar
 from .._internal.validation import check_labels, check_number
 from ..distributions import as_distributions
 from ..supervision.splits import check_splits, group_list, number_groups

@@ -11,8 +11,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score, mutual_info_score, silhouette_score
 from sklearn.utils import check_random_state
 
-from .._internal.alignment import Roll, aligned, aligned_square
-from .._internal.validation import check_labels, check_number, real_array, refuse_mask
+from .._internal.validation import Roll, aligned, aligned_square, check_labels, check_number, real_array, refuse_mask
 from ..distributions import Distributions
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc")

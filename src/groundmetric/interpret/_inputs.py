@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._internal.alignment import carries_names
-from .._internal.validation import check_labels, check_number, is_missing, refuse_mask, visible
+from .._internal.tables import visible
+from .._internal.validation import carries_names, check_labels, check_number, is_missing, refuse_mask
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 

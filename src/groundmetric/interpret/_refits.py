@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 from sklearn.base import clone
 
-from .._internal.progress import progress_bar
+from .._internal.executor import progress_bar
 from ..distributions import Distributions
 from ..evaluation.permutation import Exchangeability
 from ..evaluation.statistics import resample

@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..distributions import Distributions, as_distributions
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
+from ..metrics.base import Cost, GroundMetric
 from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
 from .flows import pair_costs
 

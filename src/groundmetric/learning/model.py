@@ -14,9 +14,8 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ..distributions import Distributions
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
-from ..metrics.diagonal import DiagonalMetric
+from ..metrics.base import Cost, GroundMetric
+from ..metrics.forms import DiagonalMetric
 from ..supervision import Supervision, Target
 from ..transport.pairs import PairTransport, pair_transport
 from ..transport.problem import Masses

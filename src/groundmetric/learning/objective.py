@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._internal.executor import Threads
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from ..supervision import Supervision, Triplets
 from ..supervision.triplets import candidates
 from ..transport._kernels.pairs import Answers

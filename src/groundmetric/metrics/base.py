@@ -1,7 +1,8 @@
-"""The ground metric itself: d(x, y) = |W(x - y)|."""
+"""The ground metric, d(x, y) = |W(x - y)|, and the costs of a step between two projected points."""
 
 from __future__ import annotations
 
+import enum
 import numbers
 import os
 from collections.abc import Sequence
@@ -12,10 +13,66 @@ from scipy import sparse
 
 from .._internal.validation import real_array
 from ..distributions import Distributions, check_features
-from .cost import Cost, euclidean
+from .cost import euclidean, manhattan
 
 # Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
 _BLOCK = 8192
+
+
+class Cost(enum.IntEnum):
+    """Cost of moving mass 1 over the step s.
+
+    Transport with the first two is a metric between distributions (the Wasserstein distance W1). With squared costs it
+    is W2², the square of one: there is no triangle inequality between such values, and they grow with the square of
+    the data's scale.
+
+    Examples
+    --------
+    >>> Cost.named("manhattan")
+    <Cost.MANHATTAN: 1>
+    """
+
+    EUCLIDEAN = 0  # |s|
+    MANHATTAN = 1  # the sum of the absolute entries of s
+    SQUARED = 2  # |s|²
+
+    @classmethod
+    def named(cls, name: Any) -> Cost:
+        """The cost of this name; a Cost passes through."""
+        names = [cost.name.lower() for cost in cls]
+        if isinstance(name, cls):
+            return name
+        if isinstance(name, str) and name in names:
+            return cls[name.upper()]
+        raise ValueError(f"cost is {name!r}: expected one of {names}")
+
+    def norm(self, steps: np.ndarray) -> np.ndarray:
+        """The norm of each row that the cost is, or is the square of."""
+        return np.linalg.norm(steps, ord=1 if self is Cost.MANHATTAN else None, axis=1)
+
+    def between(self, x: Any, y: Any) -> np.ndarray:
+        """Costs between the rows of x and y.
+
+        >>> Cost.SQUARED.between(np.zeros((1, 2)), np.array([[3.0, 4.0]])).tolist()
+        [[25.0]]
+        """
+        if self is Cost.MANHATTAN:
+            return manhattan(x, y)
+        distances = euclidean(x, y)
+        return np.square(distances, out=distances) if self is Cost.SQUARED else distances
+
+    def slopes(self, steps: np.ndarray) -> np.ndarray:
+        """A row for each step s whose product with s is what s costs: how a cost is shared out among the components.
+
+        >>> Cost.EUCLIDEAN.slopes(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [[0.6, 0.8], [0.0, 0.0]]
+        """
+        if self is Cost.MANHATTAN:
+            return np.sign(steps)
+        if self is Cost.SQUARED:
+            return steps
+        lengths = self.norm(steps)
+        return steps / np.where(lengths > 0, lengths, 1.0)[:, None]
 
 
 class GroundMetric:
@@ -143,7 +200,7 @@ class GroundMetric:
     def _check_points(self, points: Any) -> Any:
         self.check_fit(points)
         if isinstance(points, Distributions):
-            points = points.points
+            return points.points  # which were checked when it was made
         points = points.tocsr() if sparse.issparse(points) else real_array(points, "points")
         if points.ndim != 2:
             raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
@@ -237,6 +294,8 @@ class GroundMetric:
             variances = other.variances if self.variances is None else self.variances
             return GroundMetric(stacked, self.features or other.features, variances=variances)
         if of == "distances":
+            from .forms import BlendedMetric
+
             return BlendedMetric(self, other, weight)
         raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
 
@@ -260,8 +319,6 @@ class GroundMetric:
 
     def projected_distances(self, x: Any, y: Any) -> np.ndarray:
         """Distances between points that have been projected by `project`.
-
-        Not for averages of distances (`blend`): the distance there is a sum over two parts of the components.
 
         Parameters
         ----------
@@ -349,32 +406,3 @@ class EuclideanMetric(GroundMetric):
     def distances(self, x: Any, y: Any = None) -> np.ndarray:
         x = self._check_points(x)
         return euclidean(x, x if y is None else self._check_points(y))
-
-
-class BlendedMetric(GroundMetric):
-    """The weighted average of two metrics' distances: a metric, but not a Mahalanobis distance."""
-
-    def __init__(self, one: GroundMetric, other: GroundMetric, weight: float) -> None:
-        self.one, self.other, self.weight = one, other, float(weight)
-        self.features = one.features or other.features
-        self.variances = other.variances if one.variances is None else one.variances
-
-    @property
-    def components(self) -> np.ndarray:  # type: ignore[override]
-        raise TypeError("an average of distances is no Mahalanobis distance: blend(..., of='matrices') gives one")
-
-    @property
-    def n_features(self) -> int:
-        return self.one.n_features
-
-    @property
-    def n_components(self) -> int:
-        return self.one.n_components + self.other.n_components
-
-    def project(self, points: Any) -> np.ndarray:
-        """Both projections side by side, weighted: the distance is the sum of the distances in the two parts."""
-        points = self._check_points(points)
-        return np.hstack([(1.0 - self.weight) * self.one.project(points), self.weight * self.other.project(points)])
-
-    def distances(self, x: Any, y: Any = None) -> np.ndarray:
-        return (1.0 - self.weight) * self.one.distances(x, y) + self.weight * self.other.distances(x, y)

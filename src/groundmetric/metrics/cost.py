@@ -1,8 +1,7 @@
-"""What a step between two points costs, and all costs between points, dense or sparse, many features or few."""
+"""Distances between all points, dense or sparse, of many features or few; and those of any metric, checked."""
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 import numpy as np
@@ -15,62 +14,6 @@ _FEW_FEATURES = 16
 _CANCELLED = 1e-6
 # Distances that are negative by no more than this share of the largest are 0 but for rounding.
 _ROUNDING = 1e-9
-
-
-class Cost(enum.IntEnum):
-    """Cost of moving mass 1 over the step s.
-
-    Transport with the first two is a metric between distributions (the Wasserstein distance W1). With squared costs it
-    is W2², the square of one: there is no triangle inequality between such values, and they grow with the square of
-    the data's scale.
-
-    Examples
-    --------
-    >>> Cost.named("manhattan")
-    <Cost.MANHATTAN: 1>
-    """
-
-    EUCLIDEAN = 0  # |s|
-    MANHATTAN = 1  # the sum of the absolute entries of s
-    SQUARED = 2  # |s|²
-
-    @classmethod
-    def named(cls, name: Any) -> Cost:
-        """The cost of this name; a Cost passes through."""
-        names = [cost.name.lower() for cost in cls]
-        if isinstance(name, cls):
-            return name
-        if isinstance(name, str) and name in names:
-            return cls[name.upper()]
-        raise ValueError(f"cost is {name!r}: expected one of {names}")
-
-    def norm(self, steps: np.ndarray) -> np.ndarray:
-        """The norm of each row that the cost is, or is the square of."""
-        return np.linalg.norm(steps, ord=1 if self is Cost.MANHATTAN else None, axis=1)
-
-    def between(self, x: Any, y: Any) -> np.ndarray:
-        """Costs between the rows of x and y.
-
-        >>> Cost.SQUARED.between(np.zeros((1, 2)), np.array([[3.0, 4.0]])).tolist()
-        [[25.0]]
-        """
-        if self is Cost.MANHATTAN:
-            return _manhattan(x, y)
-        distances = euclidean(x, y)
-        return np.square(distances, out=distances) if self is Cost.SQUARED else distances
-
-    def slopes(self, steps: np.ndarray) -> np.ndarray:
-        """A row for each step s whose product with s is what s costs: how a cost is shared out among the components.
-
-        >>> Cost.EUCLIDEAN.slopes(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
-        [[0.6, 0.8], [0.0, 0.0]]
-        """
-        if self is Cost.MANHATTAN:
-            return np.sign(steps)
-        if self is Cost.SQUARED:
-            return steps
-        lengths = self.norm(steps)
-        return steps / np.where(lengths > 0, lengths, 1.0)[:, None]
 
 
 class BadDistances(ValueError):
@@ -102,7 +45,7 @@ def checked_distances(metric: Any, x: Any, y: Any) -> np.ndarray:
     return np.maximum(found, 0.0, out=found) if lowest < 0.0 else found
 
 
-def _manhattan(x: Any, y: Any) -> np.ndarray:
+def manhattan(x: Any, y: Any) -> np.ndarray:
     if sparse.issparse(x) or sparse.issparse(y):
         from sklearn.metrics.pairwise import manhattan_distances  # 10 MB that learning does without
 

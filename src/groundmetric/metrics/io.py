@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from .._internal.arrays import Damaged, check_content, read_header, unpack, write_arrays
-from .base import BlendedMetric, EuclideanMetric, GroundMetric
-from .cost import Cost
-from .diagonal import DiagonalMetric
-from .mapped import MappedMetric
+from .base import Cost, EuclideanMetric, GroundMetric
+from .forms import BlendedMetric, DiagonalMetric, MappedMetric
 
 _FORMAT = "groundmetric.GroundMetric"
 _VERSION = 3  # 2: costs, diagonal and mapped metrics; 3: the checksum is of the version, too

@@ -16,7 +16,7 @@ from ..estimators.learner import GroundMetricLearner
 from ..learning.model import EmbeddedPairs, Model
 from ..learning.objective import GroundPairs
 from ..learning.options import Settings, resolve_form
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from ..transport import solve
 from ..transport._kernels.pairs import Answers
 from ..transport.pairs import pair_transport

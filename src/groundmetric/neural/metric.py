@@ -11,8 +11,7 @@ import torch
 from scipy import sparse
 
 from ..distributions import Distributions, check_features
-from ..metrics.base import GroundMetric
-from ..metrics.cost import Cost
+from ..metrics.base import Cost, GroundMetric
 from ..metrics.io import read_parts, write_parts
 from .modules import BLOCK, StandardisedModule, as_array
 

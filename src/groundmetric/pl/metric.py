@@ -12,7 +12,7 @@ from matplotlib.patches import Ellipse
 
 from ..interpret.layout import rotate_components
 from ..metrics import GroundMetric
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from . import style as legends
 from .data import entry, gene_names, is_anndata, metric_of
 from .style import INK, axes, colour, row_size, short

@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from scipy import sparse
 
-from .._internal.alignment import aligned
+from .._internal.validation import aligned
 from ..distributions import Distributions
 from ..interpret.layout import principal_axes
 from . import style as legends

@@ -27,7 +27,7 @@ from matplotlib.transforms import Affine2D
 
 from .. import pl
 from .._internal.files import write_whole
-from .._internal.validation import visible
+from .._internal.tables import visible
 from ..pl.style import COLOURS, INK, MARKERS, STYLE
 from .collect import collect, sample_table
 from .compute import Log

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.alignment import Roll, aligned, aligned_square
 from .._internal.validation import (
+    Roll,
+    aligned,
+    aligned_square,
     check_class_weight,
     check_classes,
     check_number,

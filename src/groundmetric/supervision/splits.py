@@ -15,8 +15,7 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import check_random_state
 
-from .._internal.alignment import Roll, aligned, numbered
-from .._internal.validation import check_labels, check_number, is_missing, refuse_mask
+from .._internal.validation import Roll, aligned, check_labels, check_number, is_missing, numbered, refuse_mask
 
 Split = tuple[np.ndarray, np.ndarray]
 

@@ -4,12 +4,10 @@ from .._internal.compile import prepare_compilation
 
 prepare_compilation()  # before the first kernel is defined
 
-from .coarsening import Coarsened, coarsen  # noqa: E402
-from .cohort import BoundedDistances  # noqa: E402
-from .plan import Basis, Plan, Status  # noqa: E402
+from .plan import Basis, BoundedDistances, Plan, Status  # noqa: E402
 from .solve import Auto, solve, solve_points  # noqa: E402
-from .solvers.coarse import Coarse  # noqa: E402
-from .solvers.exact import Exact  # noqa: E402
+from .solvers.coarse import Coarse, Coarsened, coarsen  # noqa: E402
+from .solvers.exact import SOLVERS, Exact  # noqa: E402
 from .solvers.partial import Partial, Unbalanced  # noqa: E402
 from .solvers.pot import Entropic, Gaussian, Mixture, Sliced  # noqa: E402
 
@@ -32,6 +30,8 @@ __all__ = [
     "solve",
     "solve_points",
 ]
+
+SOLVERS |= {kind.name: kind for kind in (Exact, Partial, Unbalanced, Entropic, Sliced, Gaussian, Mixture, Coarse, Auto)}
 
 
 def __dir__() -> list[str]:

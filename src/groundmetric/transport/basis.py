@@ -7,7 +7,7 @@ of the last digits of masses that should match is not shipped at all.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -18,11 +18,9 @@ from ._kernels.scan import matrix_prices
 from ._kernels.simplex import optimise
 from ._kernels.tree import first_forest, hung_forest, is_tree, plant, tree_flows
 from .plan import Basis
-from .problem import ROUNDING
+from .problem import ROUNDING, is_tall
 
 UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
-# Problems with so many times more sources than sinks, and so many sources, are solved the other way round.
-_TALL, _MANY = 16, 4000
 _REMEDY = "use the `basis` of a plan as it is, or none"
 
 
@@ -45,11 +43,6 @@ class Forest(NamedTuple):
         """Senders and receivers of the arcs of these nodes."""
         above = self.parent[nodes]
         return np.minimum(nodes, above), np.maximum(nodes, above) - self.n_sources
-
-
-def is_tall(n: Any, m: Any) -> Any:
-    """Whether n sources and m sinks are solved faster the other way round: few arcs of very many sources."""
-    return (n > _TALL * m) & (n > _MANY)
 
 
 def run_simplex(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int) -> Forest:

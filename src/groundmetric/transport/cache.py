@@ -17,8 +17,7 @@ from scipy import sparse
 from .._internal.cache import Cache, digest
 from ..distributions import Distributions
 from ..metrics.base import EuclideanMetric, GroundMetric
-from .solvers.base import Solver
-from .solvers.exact import Exact
+from .solvers.exact import Exact, Solver
 
 _VALUE = struct.Struct("<d")
 

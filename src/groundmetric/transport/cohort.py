@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,15 +10,23 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from .._internal.executor import Threads
+from .._internal.executor import Threads, in_rounds
 from ..distributions import Distributions
-from ..metrics.base import BlendedMetric, EuclideanMetric, GroundMetric
-from ..metrics.cost import BadDistances, Cost, checked_distances
+from ..metrics.base import Cost, EuclideanMetric, GroundMetric
+from ..metrics.cost import BadDistances, checked_distances
+from ..metrics.forms import BlendedMetric
+from . import pairs as pairs_module
 from .pairs import pair_transport
 from .plan import Plan, Status
-from .problem import Masses
-from .solvers.base import Cloud, Distances, Solver
+from .problem import Masses, points_in_range
+from .solvers.exact import Cloud, Distances, Exact, Solver
 
+# Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
+_FEW_COMPONENTS = 32
+# Entries of cost matrices (about ten seconds) per thread between two calls of `found`.
+_ROUND = 2.5e8
+# Pairs in a round, or in a task of a cluster, at most.
+MOST_PAIRS = 512
 # Larger coordinates have squares that may leave the range of numbers.
 _LARGEST = 1e151
 
@@ -35,22 +42,27 @@ def is_euclidean(metric: Any) -> bool:
     return is_projection(metric) and metric.cost is Cost.EUCLIDEAN
 
 
+def has_few_components(metric: Any) -> bool:
+    """Is the distance one between projected points of few components?"""
+    return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
+
+
 def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np.ndarray]:
     """The projected points of each cohort.
 
     They are not moved to a common centre: one point that is far away would draw it so far off that all others round to
-    the same place. Whoever needs coordinates around a centre takes that of the pair of distributions it compares.
+    the same point. Whoever needs coordinates around a centre takes that of the pair of distributions it compares.
     """
-    places = [metric.project(cohort.points) for cohort in cohorts]
-    for place, cohort in zip(places, cohorts, strict=True):
-        _check_range(place, cohort)
-    return places
+    projections = [metric.project(cohort) for cohort in cohorts]
+    for z, cohort in zip(projections, cohorts, strict=True):
+        _check_range(z, cohort)
+    return projections
 
 
-def _check_range(place: np.ndarray, cohort: Distributions) -> None:
-    extent = max(place.max(), -place.min())
+def _check_range(z: np.ndarray, cohort: Distributions) -> None:
+    extent = max(z.max(), -z.min())
     if not extent <= _LARGEST:
-        row = int(np.argmax(~(np.abs(place) <= _LARGEST).all(axis=1)))
+        row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
         raise ValueError(
             f"under this metric, coordinates of points of distribution {owner_of(row, cohort)!r} reach {extent:.1e}, "
             "and the squares of such numbers are out of range: divide the points by a constant, or leave out those "
@@ -68,11 +80,11 @@ def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> 
 
     `dense`: projected points are wanted as arrays, even where the metric could work on sparse ones.
     """
-    parts = [(weight, part, _places(part, cohorts, dense)) for weight, part in _parts(metric)]
+    parts = [(weight, part, _points_for(part, cohorts, dense)) for weight, part in _parts(metric)]
     clouds = []
     for c, cohort in enumerate(cohorts):
         for low, high in zip(cohort.bounds[:-1], cohort.bounds[1:], strict=True):
-            clouds.append(Cloud([places[c][low:high] for _, _, places in parts], cohort.weights[low:high]))
+            clouds.append(Cloud([points[c][low:high] for _, _, points in parts], cohort.weights[low:high]))
     if len(parts) == 1:
         _, part, _ = parts[0]
         return [Cloud(cloud.points[0], cloud.masses) for cloud in clouds], _between(part)
@@ -90,7 +102,7 @@ def _parts(metric: Any, weight: float = 1.0) -> list[tuple[float, Any]]:
     return _parts(metric.one, weight * (1.0 - metric.weight)) + _parts(metric.other, weight * metric.weight)
 
 
-def _places(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
+def _points_for(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
     """The points of each cohort as `_between` takes them."""
     plain = isinstance(metric, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
     if not is_projection(metric) or (plain and not dense):
@@ -102,7 +114,7 @@ def _between(metric: Any) -> Distances:
     return metric.projected_distances if is_projection(metric) else partial(checked_distances, metric)
 
 
-def name_the_bad(
+def name_bad_distances(
     bad: BadDistances, metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray
 ) -> BadDistances:
     """The same error with the names of the distributions: one alone, or the first such pair.
@@ -116,53 +128,9 @@ def name_the_bad(
         try:
             distances(clouds[d].points, clouds[e].points)
         except BadDistances as found:
-            who = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
-            return BadDistances(f"{who}: {found}")
+            names_of_pair = f"distribution {names[d]!r}" if d == e else f"distributions {names[d]!r} and {names[e]!r}"
+            return BadDistances(f"{names_of_pair}: {found}")
     return bad
-
-
-@dataclass(frozen=True)
-class BoundedDistances:
-    """Distances between distributions with what is certain about each; the result of `groundmetric.bounded_distances`.
-
-    Parameters
-    ----------
-    solver : Solver
-        The solver as it was used, with options that depend on the data filled in.
-    reason : str
-        Why "auto" picked this solver; empty where the solver was given.
-    values : array of shape (len(A), len(B))
-        The distances.
-    lower, upper : array of shape (len(A), len(B))
-        Between these the optimal values lie, up to rounding.
-    statuses : Counter of Status
-        The number of pairs that ended with each status.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], samples=["a", "a", "b", "b"])
-    >>> gm.bounded_distances(D, solver="exact").gap
-    0.0
-    """
-
-    solver: Solver
-    reason: str
-    values: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    statuses: Counter[Status]
-
-    @property
-    def gap(self) -> float:
-        """The most by which any of the values can differ from the optimal one."""
-        return float(np.max(np.maximum(self.values - self.lower, self.upper - self.values), initial=0.0))
-
-    def __str__(self) -> str:
-        because = f", because {self.reason}" if self.reason else ""
-        mean = float(self.values.mean()) if self.values.size else 0.0
-        share = f" ({self.gap / mean:.2g} of the mean distance)" if mean > 0 else ""
-        return f"{self.solver}{because}; {self.values.size} pairs, error at most {self.gap:.3g}{share}"
 
 
 class PairResults(NamedTuple):
@@ -176,6 +144,16 @@ class PairResults(NamedTuple):
     @classmethod
     def empty(cls, n_pairs: int) -> PairResults:
         return cls(np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs, object))
+
+    @classmethod
+    def known(cls, values: np.ndarray) -> PairResults:
+        """Exact values."""
+        return cls(values, values.copy(), values.copy(), np.full(values.size, Status.OPTIMAL, object))
+
+    def put(self, which: np.ndarray, part: PairResults) -> None:
+        """Write the results of some pairs."""
+        for whole, some in zip(self, part, strict=True):
+            whole[which] = some
 
 
 class Pairs(Protocol):
@@ -191,7 +169,7 @@ class Pairs(Protocol):
         ...
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        """A function that solves the pairs of these indices; `done` is told how many as they are solved."""
+        """A function that solves the pairs of these indices; `done` is called with the number that were just solved."""
         ...
 
 
@@ -222,7 +200,7 @@ class ExactPairs:
         return replace(self, masses=masses, z=self.z[rows], first=first, second=second)
 
     def start(self, threads: Threads, done: Callable[[int], Any]) -> Callable[[np.ndarray], PairResults]:
-        # Bases are not kept, so that memory stays small.
+        # Bases are not stored, so that memory stays small.
         options = {"memory": 0.0, "max_pivots": self.max_pivots, "dense_limit": self.dense_limit}
         transport = pair_transport(
             self.masses, self.first, self.second, self.z.shape[1], threads=threads, cost=self.cost, **options
@@ -293,6 +271,51 @@ class SolverPairs:
 
 
 _NONE = np.empty(0)
+
+
+def scaled_points(metric: GroundMetric, cohorts: Sequence[Distributions]) -> tuple[np.ndarray, int]:
+    """Projected points of all cohorts, in the range of squares; and the power of 2 that undoes it for values."""
+    points = np.vstack(projected(metric, cohorts))
+    z, _, up = points_in_range(points, points)
+    return z, 2 * up if metric.cost is Cost.SQUARED else up
+
+
+def pairs_of(
+    solver: Solver,
+    cohorts: Sequence[Distributions],
+    first: np.ndarray,
+    second: np.ndarray,
+    metric: Any,
+    threads: Threads,
+) -> ExactPairs | SolverPairs:
+    """Pairs of distributions as the solver takes them; `first` and `second` count through all cohorts."""
+    if isinstance(solver, Exact) and has_few_components(metric):
+        z, exponent = scaled_points(metric, cohorts)
+        limits = solver.max_pivots, exponent, pairs_module.DENSE_LIMIT
+        return ExactPairs(Masses.of(*cohorts), z, first, second, metric.cost, *limits)
+    clouds, distances = clouds_of(metric, cohorts, dense=solver.on_points)
+    return SolverPairs.prepare(solver, clouds, distances, first, second, threads)
+
+
+Found = Callable[[np.ndarray, PairResults], Any]
+
+
+def solve_in_rounds(pairs: Pairs, threads: Threads, *, done: Callable[[int], Any], found: Found) -> PairResults:
+    """Results of all pairs, by threads of this process.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    threads : Threads
+    done : callable of the number of pairs that were just solved
+    found : callable of the indices and the results of the pairs of a round
+    """
+    results, solve = PairResults.empty(pairs.work.size), pairs.start(threads, done)
+    for which in in_rounds(pairs.work, _ROUND * threads.n_jobs, MOST_PAIRS * threads.n_jobs):
+        part = solve(which)
+        results.put(which, part)
+        found(which, part)
+    return results
 
 
 def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

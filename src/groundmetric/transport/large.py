@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from ._kernels.costs import FEW_COMPONENTS, fill_costs
-from ._kernels.multiscale import group_size, grouped, halving_order, refined_basis
 from ._kernels.pairs import Answers, Points
 from ._kernels.scan import step_prices
 from ._kernels.simplex import optimise
@@ -23,10 +22,14 @@ from ._kernels.sparse import (
     add_candidates,
     allowed_potentials,
     drop_idle_arcs,
+    group_size,
+    grouped,
+    halving_order,
     in_blocks,
     no_candidates,
     optimise_candidates,
     paid_costs,
+    refined_basis,
 )
 from ._kernels.tree import first_forest, plant
 from .basis import Forest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from .._internal.executor import Threads, in_batches
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from . import pairs as pairs_module
 from ._kernels.costs import fill_costs
 from ._kernels.scan import lowest_difference, smaller
@@ -278,3 +278,45 @@ class Finder:
             self.solves += new.shape[1]
             self.stopped_pivoting += int(np.sum(~transport.answers.optimal))
         return self._known[first, second]
+
+
+class NeighborSearch(NamedTuple):
+    """Nearest neighbours and the number of solves; the result of `search_neighbors`.
+
+    Attributes
+    ----------
+    distances : array of shape (len(A), n_neighbors)
+        Distances to the neighbours, the nearest first.
+    indices : array of shape (len(A), n_neighbors)
+        Positions of the neighbours; equal distances are ordered by position.
+    n_solves : int
+        Pairs that were solved exactly; bounds ruled the others out.
+    """
+
+    distances: np.ndarray
+    indices: np.ndarray
+    n_solves: int
+
+
+def pruned_distances(
+    masses: Masses, z: np.ndarray, n_rows: int, n_neighbors: int, **options: Any
+) -> tuple[np.ndarray, int, int]:
+    """Distances from the first `n_rows` distributions to all others, infinite where bounds rule a neighbour out.
+
+    The others are the rest; or, where there is no rest, the same distributions. `options` are those of `Finder`. Also
+    returns the number of solves, and of those that stopped at the pivot limit.
+    """
+    finder = Finder(masses, z, **options)
+    shift = n_rows if len(masses) > n_rows else 0
+    shape = n_rows, len(masses) - shift
+    rows, cols = (grid.ravel() for grid in np.indices(shape))
+    lower = finder.lower(rows, cols + shift).reshape(shape)
+    if not shift:
+        np.fill_diagonal(lower, np.inf)
+    exact = nearest(
+        lower,
+        n_neighbors,
+        lambda rows, cols: finder.solve(rows, cols + shift),
+        lambda rows, cols: finder.sharpen(rows, cols + shift),
+    )
+    return exact, finder.solves, finder.stopped_pivoting

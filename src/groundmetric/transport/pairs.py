@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._internal.executor import Threads, in_batches
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from ._kernels import pairs as kernels
-from .basis import is_tall
 from .large import solve_large_pairs
-from .problem import Masses, smallest_masses
+from .problem import Masses, is_tall, smallest_masses
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
@@ -30,7 +29,7 @@ _MOST_POINTS = 60_000
 class PairTransport:
     """Exact transport values, and their gradients, for a fixed list of pairs of distributions.
 
-    Place the projected points with `move`, then ask. Every pair restarts from the basis that its last solve left, so
+    Set the projected points with `move`, then ask. Every pair restarts from the basis that its last solve left, so
     small moves are cheap. `upper` and `lower` bound the present values without a solve. The same answers come out for
     any number of threads: a pair is solved by one thread, and sums over pairs are taken in order.
 
@@ -42,7 +41,7 @@ class PairTransport:
     cost : Cost, what a step in that space costs
     threads : Threads
     memory : float
-        Bytes that the kept bases may take; pairs beyond that start cold every time.
+        Bytes that stored bases may take; pairs beyond that start cold every time.
     max_pivots : int or None
     dense_limit : float
         Pairs with more entries of costs are solved without a matrix of them: that gives values, but neither `pull`
@@ -65,9 +64,9 @@ class PairTransport:
         self.first, self.second = _short_side_first(masses, np.asarray(first, np.int64), np.asarray(second, np.int64))
         self._threads = threads
         self._max_pivots = -1 if max_pivots is None else int(max_pivots)
-        self._points = _place_points(masses, n_components, cost)
+        self._points = _points_at_origin(masses, n_components, cost)
         self._cost = cost
-        self._place_bases(memory)
+        self._allocate_bases(memory)
         n_pairs, n_distributions = self.first.size, len(masses)
         self.answers = kernels.Answers(np.full(n_pairs, np.nan), np.zeros(n_pairs, np.int64), np.ones(n_pairs, bool))
         # How far each distribution has travelled so far, and had when each pair was last solved.
@@ -80,16 +79,16 @@ class PairTransport:
         if np.isinf(dense_limit):  # learning, which solves again and again
             self._check_points()
 
-    def _place_bases(self, memory: float) -> None:
-        """Lay out the bases, those of the first pairs to be kept, the rest to be overwritten at every solve."""
+    def _allocate_bases(self, memory: float) -> None:
+        """Allocate the bases: those of the first pairs are stored, the others are overwritten at every solve."""
         sizes = np.diff(self._points.bounds)
         self._nodes = sizes[self.first] + sizes[self.second] + 1
         ends = np.cumsum(self._nodes)
         bytes_per_node = 4 + 8 + 8
-        self._kept = ends * bytes_per_node <= memory
-        self._room = int(ends[self._kept][-1]) if self._kept.any() else 0
-        offset = np.where(self._kept, ends - self._nodes, -1)
-        self._bases = kernels.Bases(offset, *_node_arrays(self._room), np.zeros(self.first.size, bool))
+        self._stored = ends * bytes_per_node <= memory
+        self._stored_nodes = int(ends[self._stored][-1]) if self._stored.any() else 0
+        offset = np.where(self._stored, ends - self._nodes, -1)
+        self._bases = kernels.Bases(offset, *_node_arrays(self._stored_nodes), np.zeros(self.first.size, bool))
         self._work = (sizes[self.first] * sizes[self.second]).astype(np.float64)
 
     def _check_memory(self) -> None:
@@ -117,11 +116,11 @@ class PairTransport:
             )
 
     def move(self, distribution: int, z: np.ndarray) -> None:
-        """Put the points of one distribution, (its size, n_components), to new places."""
+        """Put the points of one distribution, (its size, n_components), to new coordinates."""
         self._travel[distribution] += kernels.move_points(distribution, z, self._points, self._means)
 
     def move_all(self, z: np.ndarray) -> None:
-        """Put all points, (n_points, n_components), to new places."""
+        """Put all points, (n_points, n_components), to new coordinates."""
         for d, (low, high) in enumerate(pairwise(self._points.bounds)):
             self.move(d, z[low:high])
 
@@ -148,14 +147,14 @@ class PairTransport:
         """Exact values of these pairs."""
         large = self._large[which]
         self._threads.map(self._solve_large, which[large])
-        self._solve_usual(which[~large])
+        self._solve_dense(which[~large])
         self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
         return self.answers.value[which]
 
-    def _solve_usual(self, which: np.ndarray) -> None:
+    def _solve_dense(self, which: np.ndarray) -> None:
         if not which.size:
             return
-        self._make_room(which)
+        self._allocate_unstored(which)
         batches = in_batches(self._work[which], self._threads.n_jobs, _BATCH)
         self._threads.map(self._solve_batch, [which[batch] for batch in batches])
 
@@ -189,22 +188,22 @@ class PairTransport:
         for name, array in present.items():
             array[...] = state[name]
         warm = state["warm"]
-        self._make_room(warm)
+        self._allocate_unstored(warm)
         packed = PackedBases(state["parent"], state["level"])
         kernels.unpack(warm, self._nodes, *packed, self.first, self.second, self._points, self._bases)
 
-    def _make_room(self, which: np.ndarray) -> None:
-        """Give the pairs that are not kept a place for the time until the next solve."""
-        passing = which[~self._kept[which]]
-        self._bases.warm[~self._kept] = False
-        if not passing.size:
+    def _allocate_unstored(self, which: np.ndarray) -> None:
+        """Allocate the bases of pairs that are not stored, until the next solve."""
+        unstored = which[~self._stored[which]]
+        self._bases.warm[~self._stored] = False
+        if not unstored.size:
             return
-        ends = self._room + np.cumsum(self._nodes[passing])
-        self._bases.offset[passing] = ends - self._nodes[passing]
+        ends = self._stored_nodes + np.cumsum(self._nodes[unstored])
+        self._bases.offset[unstored] = ends - self._nodes[unstored]
         if ends[-1] > self._bases.parent.size:
             longer = _node_arrays(int(ends[-1]))
             for new, old in zip(longer, self._bases[1:4], strict=True):
-                new[: self._room] = old[: self._room]
+                new[: self._stored_nodes] = old[: self._stored_nodes]
             self._bases = self._bases._replace(parent=longer[0], flow=longer[1], potential=longer[2])
 
     def _solve_batch(self, which: np.ndarray) -> None:
@@ -220,8 +219,8 @@ class PairTransport:
 class LineTransport(PairTransport):
     """`PairTransport` for one component: sorting solves a pair, so there is nothing to keep and nothing to bound."""
 
-    def _place_bases(self, memory: float) -> None:
-        super()._place_bases(0.0)
+    def _allocate_bases(self, memory: float) -> None:
+        super()._allocate_bases(0.0)
 
     def _check_memory(self) -> None:
         """There is no matrix."""
@@ -267,11 +266,11 @@ def _short_side_first(masses: Masses, first: np.ndarray, second: np.ndarray) -> 
     return np.where(turn, second, first), np.where(turn, first, second)
 
 
-def _place_points(masses: Masses, n_components: int, cost: Cost) -> kernels.Points:
+def _points_at_origin(masses: Masses, n_components: int, cost: Cost) -> kernels.Points:
     units = np.concatenate([smallest_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)])
-    places = np.zeros((units.size, n_components))
+    z = np.zeros((units.size, n_components))
     # Copies, because kernels are compiled for writable arrays.
-    return kernels.Points(places, masses.bounds.copy(), units, masses.weights.copy(), masses.uniform.copy(), int(cost))
+    return kernels.Points(z, masses.bounds.copy(), units, masses.weights.copy(), masses.uniform.copy(), int(cost))
 
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,12 +1,17 @@
-"""What a solve returns."""
+"""Results: the plan of one solve with its status, and a matrix of distances with bounds."""
 
 from __future__ import annotations
 
 import enum
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .solvers.exact import Solver
 
 
 class Status(enum.Enum):  # numpydoc ignore=PR01
@@ -182,3 +187,47 @@ class Plan:
             basis=None if self.basis is None else self.basis.scaled(up),
             bounds=(bounds[0], bounds[1]),
         )
+
+
+@dataclass(frozen=True)
+class BoundedDistances:
+    """Distances between distributions with what is certain about each; the result of `groundmetric.bounded_distances`.
+
+    Parameters
+    ----------
+    solver : Solver
+        The solver as it was used, with options that depend on the data filled in.
+    reason : str
+        Why "auto" picked this solver; empty where the solver was given.
+    values : array of shape (len(A), len(B))
+        The distances.
+    lower, upper : array of shape (len(A), len(B))
+        Between these the optimal values lie, up to rounding.
+    statuses : Counter of Status
+        The number of pairs that ended with each status.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], samples=["a", "a", "b", "b"])
+    >>> gm.bounded_distances(D, solver="exact").gap
+    0.0
+    """
+
+    solver: Solver
+    reason: str
+    values: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    statuses: Counter[Status]
+
+    @property
+    def gap(self) -> float:
+        """The most by which any of the values can differ from the optimal one."""
+        return float(np.max(np.maximum(self.values - self.lower, self.upper - self.values), initial=0.0))
+
+    def __str__(self) -> str:
+        because = f", because {self.reason}" if self.reason else ""
+        mean = float(self.values.mean()) if self.values.size else 0.0
+        share = f" ({self.gap / mean:.2g} of the mean distance)" if mean > 0 else ""
+        return f"{self.solver}{because}; {self.values.size} pairs, error at most {self.gap:.3g}{share}"

@@ -18,6 +18,8 @@ from ..distributions import Distributions
 
 # Coordinates and steps with a binary exponent beyond this have squares that are out of range, or lose digits there.
 _FAR = 400
+# Problems with so many times more sources than sinks, and so many sources, are solved the other way round.
+_TALL, _MANY = 16, 4000
 
 
 def check_points(points: Any, name: str) -> np.ndarray:
@@ -92,6 +94,11 @@ def _check_side(mass: Any, name: str, size: int) -> np.ndarray:
     if not np.any(mass > 0):
         raise ValueError(f"{name} sums to 0: at least one mass must be positive")
     return mass
+
+
+def is_tall(n: Any, m: Any) -> Any:
+    """Whether n sources and m sinks are solved faster the other way round: few arcs of very many sources."""
+    return (n > _TALL * m) & (n > _MANY)
 
 
 # Far below the rounding of a float that matters (2^-53 of the total), far above what int64 sums could overflow.

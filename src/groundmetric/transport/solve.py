@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..metrics.cost import Cost
+from ..metrics.base import Cost
 from .large import solve_points as solve_exactly
 from .plan import Basis, Plan
 from .problem import check_cost, check_masses, check_points
-from .solvers.base import Cloud, Solver, check_number
 from .solvers.coarse import Coarse
-from .solvers.exact import Exact, solve_exact
-from .solvers.partial import Partial, Unbalanced
-from .solvers.pot import Entropic, Gaussian, Mixture, Sliced
+from .solvers.exact import Cloud, Exact, Solver, check_number, resolve_solver, solve_exact
 
 # Seconds of an exact solve of n × m points from nothing: a fit to sizes from 30 to 2000 on one core of a cloud machine.
 _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
@@ -57,20 +54,6 @@ class Auto(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Exact plan between masses at given costs: without points there are no groups.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks, with equal sums.
-
-        Returns
-        -------
-        Plan
-            The plan of the exact solver.
-        """
         n, m = cost.shape
         return self.pick(np.array([n]), np.array([m]), on_points=False)[0].solve(cost, a, b)
 
@@ -113,32 +96,9 @@ class Auto(Solver):
         return low
 
 
-SOLVERS: dict[str, type[Solver]] = {
-    kind.name: kind for kind in (Exact, Partial, Unbalanced, Entropic, Sliced, Gaussian, Mixture, Coarse, Auto)
-}
-
-
 def exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
     """About how long exact solves of pairs of n and m points take together."""
     return float(np.sum(_CALL + _SECONDS * (n * m.astype(np.float64)) ** _GROWTH))
-
-
-def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
-    """The solver object from its name and options."""
-    if isinstance(solver, Solver):
-        given = sorted(name for name, value in options.items() if value is not None)
-        if given:
-            raise TypeError(f"options {given} beside a solver object: give them to {type(solver).__name__}(…) itself")
-        return solver
-    if not isinstance(solver, str) or solver not in SOLVERS:
-        raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or an object of theirs")
-    kind = SOLVERS[solver]
-    known = [option.name for option in fields(kind)]  # type: ignore[arg-type]
-    options = {name: value for name, value in options.items() if name in known or value is not None}
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise TypeError(f"solver {solver!r} has no option {unknown[0]!r}: it has {known or 'none'}")
-    return kind(**options)
 
 
 def solve(

@@ -7,7 +7,7 @@ import math
 import numba
 import numpy as np
 
-from ...metrics.cost import Cost
+from ...metrics.base import Cost
 
 # As plain numbers, for compiled code.
 MANHATTAN, SQUARED = int(Cost.MANHATTAN), int(Cost.SQUARED)

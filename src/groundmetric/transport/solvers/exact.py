@@ -1,20 +1,173 @@
-"""The exact solver: the network simplex on costs and masses that have been checked."""
+"""What a solver is, solvers by name, and the exact one: the network simplex on checked costs and masses."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar
+import numbers
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ..basis import Forest, run_simplex, true_flows, unplaced, without_rounding
 from ..plan import Basis, Plan, Status
 from ..problem import ROUNDING, Units, common_units
-from .base import Solver, check_number
 
 # Largest costs with a binary exponent beyond this are scaled: times the units of all masses they would be out of range.
 _FAR = 940
+
+
+Distances = Callable[[Any, Any], np.ndarray]
+
+
+class Cloud(NamedTuple):
+    """One distribution: its points, as the distances between points take them, and their masses."""
+
+    points: Any
+    masses: np.ndarray
+
+
+class Solver:
+    """A way to compare two distributions, with its options as fields.
+
+    Those that work on costs define `solve`. Those that work on points define `prepare`, what is worked out once for
+    each distribution, and `compare`, what is left to do for a pair.
+    """
+
+    name: ClassVar[str]
+    balanced: ClassVar[bool] = True  # do both sides need the same mass?
+    on_points: ClassVar[bool] = False  # does it need points in a space with Euclidean distances?
+
+    def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        """Transport plan between masses at given costs; solvers that need points raise ValueError.
+
+        `groundmetric.transport.solve` checks the arguments before it calls this method.
+
+        Parameters
+        ----------
+        cost : array of shape (n, m)
+            Cost of moving a unit of mass from each source to each sink.
+        a, b : array of shape (n,) and (m,)
+            Masses of the sources and of the sinks.
+
+        Returns
+        -------
+        Plan
+            The plan, and what is certain about its value.
+        """
+        raise ValueError(
+            f"solver {self.name!r} works on points, not on costs: use `transport.solve_points` or `pairwise_distances`"
+        )
+
+    def prepare(self, cloud: Cloud, distances: Distances) -> Any:
+        """Whatever can be computed for one distribution alone, once for all pairs that it is part of.
+
+        Parameters
+        ----------
+        cloud : Cloud
+            Points with mass, and their masses, which sum to 1.
+        distances : callable
+            Function of two sets of points that gives the matrix of distances between them.
+
+        Returns
+        -------
+        object
+            The distribution as `compare` takes it.
+        """
+        return cloud
+
+    def compare(self, x: Any, y: Any, distances: Distances) -> Plan:
+        """Transport plan between two distributions.
+
+        Parameters
+        ----------
+        x, y : object
+            Distributions as `prepare` of the same solver returns them.
+        distances : callable
+            The function that was given to `prepare`.
+
+        Returns
+        -------
+        Plan
+            The plan, and what is certain about its value.
+        """
+        return self.solve(distances(x.points, y.points), x.masses, y.masses)
+
+    def at_scale(self, typical: Callable[[], float]) -> Solver:
+        """The same solver, with options that depend on the size of a typical cost filled in where they are None.
+
+        Parameters
+        ----------
+        typical : callable
+            Function without arguments that gives a typical cost; called only where an option depends on it.
+
+        Returns
+        -------
+        Solver
+            The solver itself where there is nothing to fill in.
+        """
+        return self
+
+    def __str__(self) -> str:
+        options = (f"{option.name}={getattr(self, option.name)!r}" for option in fields(self))  # type: ignore[arg-type]
+        return f"{self.name}({', '.join(options)})"
+
+
+def check_number(
+    solver: Any, option: str, *, low: float, high: float = math.inf, whole: bool = False, open_low: bool = False
+) -> None:
+    """Raise unless an option is a number within its range; None means a default and passes."""
+    value = getattr(solver, option)
+    if value is None:
+        return
+    kind = numbers.Integral if whole else numbers.Real
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    if not fits or not low <= value <= high or (open_low and value == low) or value == math.inf:
+        least = f"above {low}" if open_low else f"of at least {low}"
+        most = "" if high == math.inf else f" and at most {high}"
+        what = "a whole number" if whole else "a number"
+        raise ValueError(f"{option} of solver {solver.name!r} is {value!r}: expected {what} {least}{most}")
+
+
+def require_not_negative(cost: np.ndarray, name: str) -> None:
+    if cost.min() < 0:
+        i, j = np.unravel_index(np.argmin(cost), cost.shape)
+        raise ValueError(f"cost is {cost[i, j]} at ({i}, {j}): solver {name!r} needs costs that are not negative")
+
+
+# Solvers by name. `groundmetric.transport` fills it in: the files of the other solvers import this one.
+SOLVERS: dict[str, type[Solver]] = {}
+
+
+def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
+    """The solver object from its name and options."""
+    if isinstance(solver, Solver):
+        given = sorted(name for name, value in options.items() if value is not None)
+        if given:
+            raise TypeError(f"options {given} beside a solver object: give them to {type(solver).__name__}(…) itself")
+        return solver
+    if not isinstance(solver, str) or solver not in SOLVERS:
+        raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or an object of theirs")
+    kind = SOLVERS[solver]
+    known = [option.name for option in fields(kind)]  # type: ignore[arg-type]
+    options = {name: value for name, value in options.items() if name in known or value is not None}
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise TypeError(f"solver {solver!r} has no option {unknown[0]!r}: it has {known or 'none'}")
+    return kind(**options)
+
+
+def warn_of_pivot_limit(stopped: int) -> None:
+    warn_of_status(Status.PIVOT_LIMIT, stopped)
+
+
+def warn_of_status(status: Status, count: int) -> None:
+    """Warn of so many solves that ended like this; the status is the advice."""
+    if count:
+        warnings.warn(f"{count} solves {status.value}", ConvergenceWarning, stacklevel=4)
 
 
 @dataclass(frozen=True)
@@ -47,20 +200,6 @@ class Exact(Solver):
         check_number(self, "memory", low=0.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Optimal plan between masses at given costs, by the network simplex.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks, with equal sums.
-
-        Returns
-        -------
-        Plan
-            The optimal plan with its potentials and its basis.
-        """
         return solve_exact(cost, a, b, max_pivots=self.max_pivots)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import logsumexp, rel_entr
 
-from ..plan import Plan
-from .base import Solver, check_number, require_not_negative
-from .exact import solve_exact
-from .pot import solve_kullback_leibler
+from ..plan import Plan, Status
+from .exact import Solver, check_number, require_not_negative, solve_exact
+from .pot import LARGEST_EXPONENT, c_transforms, import_pot, require_finite, without_plan
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Partial(Solver):
     """The cheapest way to move a share of the mass; what is farthest from everything stays behind.
 
     Exact: a dummy point on each side takes for nothing what stays behind. The potentials are those of the real points,
-    at the level where both dummies have the same, -h: h is the price at which leaving a unit behind would pay.
+    at the level where both dummies have the same, -h: h is the price at which leaving a unit behind would pay. Costs
+    must not be negative.
 
     Parameters
     ----------
@@ -48,22 +49,6 @@ class Partial(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Cheapest plan that moves `share` of the smaller side's mass at given costs.
-
-        Costs must not be negative.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks; their sums may differ.
-
-        Returns
-        -------
-        Plan
-            The plan, with the shipments that move.
-        """
         require_not_negative(cost, self.name)
         n, m = cost.shape
         total_a, total_b = a.sum(), b.sum()
@@ -95,6 +80,8 @@ class Partial(Solver):
 @dataclass(frozen=True)
 class Unbalanced(Solver):
     """Transport where mass may be created and destroyed: outliers and missing types need not be matched.
+
+    The value includes the penalty. Costs must not be negative, and masses of the two sides may have other sums.
 
     ``penalty="tv"``: every unit created or destroyed costs `price`, so nothing moves farther than twice the price.
     Exact, and without POT.
@@ -154,39 +141,11 @@ class Unbalanced(Solver):
             raise ValueError(f"penalty of solver 'unbalanced' is {self.penalty!r}: expected 'tv' or 'kl'")
 
     def at_scale(self, typical: Callable[[], float]) -> Unbalanced:
-        """The same solver with `epsilon` filled in: a hundredth of a typical cost, for "kl" where it is None.
-
-        Parameters
-        ----------
-        typical : callable
-            Function without arguments that gives a typical cost; called only where `epsilon` is filled in.
-
-        Returns
-        -------
-        Unbalanced
-            The solver itself where there is nothing to fill in.
-        """
         if self.penalty == "tv" or self.epsilon is not None:
             return self
         return replace(self, epsilon=0.01 * typical() or 1.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Plan of least cost and penalty between masses at given costs.
-
-        Costs must not be negative.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks; their sums may differ.
-
-        Returns
-        -------
-        Plan
-            The plan, with the shipments that move; its value includes the penalty.
-        """
         require_not_negative(cost, self.name)
         assert self.price is not None
         problem = cost, a, b, float(self.price)
@@ -221,3 +180,69 @@ def solve_total_variation(
     level = u[n] if surplus < 0 else -v[m] if surplus > 0 else 0.0  # the dummy's potential becomes 0
     potentials = u[:n] - level, v[:m] + level
     return replace(plan, rows=rows[worth], cols=cols[worth], mass=mass[worth], potentials=potentials, basis=None)
+
+
+def solve_kullback_leibler(
+    cost: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    price: float,
+    epsilon: float | None,
+    *,
+    tol: float,
+    max_iter: int,
+    max_pivots: int | None = None,
+) -> Plan:
+    """Transport plus `price` times the divergences of the moved masses from a and b, which may have other sums.
+
+    The potentials of POT imply what is sent and received, a exp(-f/price) and b exp(-g/price). What the exact plan
+    between these costs in all is `value`, and bounds the optimal one from above; the potentials, made feasible, bound
+    it from below.
+    """
+    rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))  # POT's kernel has no room for less
+    inner, p, q = cost[np.ix_(rows, cols)], a[rows], b[cols]
+    epsilon = epsilon or 0.01 * float(p @ inner @ q) / float(p.sum() * q.sum()) or 1.0
+    f, g, iterations, converged = sinkhorn_unbalanced(inner, p, q, price, epsilon, tol, max_iter)
+    u, v = at_best_level(*c_transforms(cost, g, cols), a, b, price)
+    lower = price * float(a @ -np.expm1(-u / price) + b @ -np.expm1(-v / price))
+    sent, received = p * np.exp(-f / price), q * np.exp(-g / price)
+    plan, value = without_plan("unbalanced", 0.0, (0.0, 0.0)), price * float(p.sum() + q.sum())
+    if min(sent.sum(), received.sum()) > 1e-250:  # else nothing is worth its way
+        plan = solve_exact(inner, sent, received, max_pivots=max_pivots)
+        # Of all multiples of the plan the cheapest: where the potentials add up to its cost.
+        share = np.exp((sent @ f + received @ g - plan.value) / (2.0 * price * sent.sum()))
+        value = float(share * plan.value + price * (divergence(share * sent, p) + divergence(share * received, q)))
+        plan = replace(plan, rows=rows[plan.rows], cols=cols[plan.cols], mass=share * plan.mass)
+    status = Status.APPROXIMATE if plan.optimal else plan.status
+    status = status if converged else Status.ITERATION_LIMIT
+    bounds = min(lower, value), value
+    return replace(plan, value=value, potentials=(u, v), basis=None, status=status, pivots=iterations, bounds=bounds)
+
+
+def sinkhorn_unbalanced(
+    cost: np.ndarray, p: np.ndarray, q: np.ndarray, price: float, epsilon: float, tol: float, max_iter: int
+) -> tuple[np.ndarray, np.ndarray, int, bool]:
+    """Potentials where masses may be left or exceeded at a price; how many iterations, and whether they converged."""
+    epsilon = max(epsilon, float(cost.max()) / LARGEST_EXPONENT)
+    # Unlike plain iterations, these do not take longer at higher prices.
+    options = {"method": "sinkhorn_translation_invariant", "numItermax": max_iter, "stopThr": tol, "log": True}
+    pot = import_pot("unbalanced")
+    with np.errstate(all="ignore"):
+        # Potentials of other masses differ by a level only, and scalings of sums of 1 stay within the range of floats.
+        _, log = pot.unbalanced.sinkhorn_unbalanced(p / p.sum(), q / q.sum(), cost, epsilon, price, **options)
+        f, g = at_best_level(epsilon * log["logu"], epsilon * log["logv"], p, q, price)
+    require_finite(f"'unbalanced' at epsilon={epsilon:.3g} and costs up to {cost.max():.3g}", f, g)
+    return f, g, len(log["err"]), bool(log["err"][-1] <= tol)
+
+
+def at_best_level(
+    u: np.ndarray, v: np.ndarray, a: np.ndarray, b: np.ndarray, price: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Potentials u + t and v - t that send as much as they receive: of all levels t, this proves the most."""
+    shift = price * (logsumexp(-u / price, b=a) - logsumexp(-v / price, b=b)) / 2
+    return u + shift, v - shift
+
+
+def divergence(p: np.ndarray, a: np.ndarray) -> float:
+    """Kullback-Leibler divergence of masses p from masses a, whose sums may differ; p is 0 where a is."""
+    return float(np.sum(rel_entr(p, a) - p + a))

@@ -1,4 +1,4 @@
-"""Entropic, sliced, Gaussian, mixture and Kullback-Leibler unbalanced transport, computed by POT (extra `pot`).
+"""Entropic, sliced, Gaussian and mixture transport, computed by POT (extra `pot`).
 
 They are for comparison with the literature: exact and coarsened transport are faster, or closer to the exact value. POT
 gives a plan or a number; what is certain about it is worked out here. POT is imported when a solver runs. Its functions
@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, rel_entr
 
 from ..._internal.validation import need
 from ..plan import Plan, Status
-from .base import Cloud, Distances, Solver, check_number
 from .coarse import Coarse, Groups, spread_over_points
-from .exact import dual_value, solve_exact
+from .exact import Cloud, Distances, Solver, check_number, dual_value, solve_exact
 
 # Up to costs of this many epsilon, kernels exp(-cost / epsilon) and their scalings stay within the range of floats.
-_LARGEST_EXPONENT = 500.0
+LARGEST_EXPONENT = 500.0
 # POT's root of a matrix is NaN where rounding makes an eigenvalue negative: each is at least this share of their sum.
 _SMALLEST_VARIANCE = 1e-7
 
@@ -78,37 +76,9 @@ class Entropic(Solver):
         check_number(self, "max_iter", low=1, whole=True)
 
     def at_scale(self, typical: Callable[[], float]) -> Entropic:
-        """The same solver with `epsilon` filled in where it is None: a twentieth of a typical cost.
-
-        Parameters
-        ----------
-        typical : callable
-            Function without arguments that gives a typical cost; called only where `epsilon` is filled in.
-
-        Returns
-        -------
-        Entropic
-            The solver itself where there is nothing to fill in.
-        """
         return self if self.epsilon is not None else replace(self, epsilon=0.05 * typical() or 1.0)
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        """Entropic plan between masses at given costs, rounded to fit the masses.
-
-        With ``debiased=True`` it raises ValueError, as costs within each side are not known.
-
-        Parameters
-        ----------
-        cost : array of shape (n, m)
-            Cost of moving a unit of mass from each source to each sink.
-        a, b : array of shape (n,) and (m,)
-            Masses of the sources and of the sinks, with equal sums.
-
-        Returns
-        -------
-        Plan
-            The plan, and bounds of the exact value.
-        """
         if self.debiased:
             raise ValueError(
                 "debiased=True needs the costs within each side too: use `transport.solve_points` or "
@@ -117,40 +87,12 @@ class Entropic(Solver):
         return self._plan(cost, a, b)[0]
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Blurred:
-        """The distribution with its entropic value to itself, which is computed where `debiased` needs it.
-
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them.
-
-        Returns
-        -------
-        Blurred
-            The distribution and this value, 0 where it is not needed.
-        """
         if not self.debiased:
             return Blurred(*cloud, 0.0, True)
         plan, own = self._plan(distances(cloud.points, cloud.points), cloud.masses, cloud.masses)
         return Blurred(*cloud, own, plan.status is Status.APPROXIMATE)
 
     def compare(self, x: Blurred, y: Blurred, distances: Distances) -> Plan:
-        """Entropic plan between two distributions, or their Sinkhorn divergence where `debiased`.
-
-        Parameters
-        ----------
-        x, y : Blurred
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them.
-
-        Returns
-        -------
-        Plan
-            The rounded plan, and bounds of the exact value; with `debiased`, its value is the divergence.
-        """
         plan, entropic_value = self._plan(distances(x.points, y.points), x.masses, y.masses)
         if not self.debiased:
             return plan
@@ -217,20 +159,6 @@ class Sliced(Solver):
         check_number(self, "random_state", low=0, high=2**32 - 1, whole=True)
 
     def compare(self, x: Cloud, y: Cloud, distances: Distances) -> Plan:
-        """Mean of the exact distances between two distributions along random directions.
-
-        Parameters
-        ----------
-        x, y : Cloud
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Plan
-            The value and bounds of the exact distance, without shipments.
-        """
         random = np.random.RandomState(self.random_state)  # from a number, POT would seed what threads share
         options = {"n_projections": self.n_projections, "seed": random, "p": 1, "log": True}
         sliced = import_pot(self.name).sliced_wasserstein_distance
@@ -267,37 +195,9 @@ class Gaussian(Solver):
     on_points: ClassVar[bool] = True
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
-        """Mean and covariance of one distribution.
-
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Fitted
-            The distribution as one group, with its covariance.
-        """
         return fit_gaussians(Coarse(1).prepare(cloud, distances))
 
     def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
-        """Bures-Wasserstein distance between the Gaussians of two distributions.
-
-        Parameters
-        ----------
-        x, y : Fitted
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Plan
-            The value and bounds of the exact distance, without shipments.
-        """
         value = float(np.sqrt(bures_squared(x, y, self.name)[0, 0]))
         return without_plan(self.name, value, moment_bounds(x.groups, y.groups))
 
@@ -336,38 +236,9 @@ class Mixture(Solver):
         check_number(self, "max_pivots", low=0, whole=True)
 
     def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
-        """Components of one distribution: groups of nearby points, with their means and covariances.
-
-        Parameters
-        ----------
-        cloud : Cloud
-            Points with mass, and their masses, which sum to 1.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Fitted
-            The distribution in groups, with the covariance of each.
-        """
         return fit_gaussians(Coarse(self.n_components).prepare(cloud, distances))
 
     def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
-        """Transport between the Gaussian components of two distributions, spread over their points.
-
-        Parameters
-        ----------
-        x, y : Fitted
-            Distributions as `prepare` returns them.
-        distances : callable
-            Function of two sets of points that gives the matrix of distances between them; not used.
-
-        Returns
-        -------
-        Plan
-            The plan between points, and bounds of the exact distance; its value is the root of the transport cost
-            between components.
-        """
         squared = bures_squared(x, y, self.name)
         between = solve_exact(squared, x.groups.weights, y.groups.weights, max_pivots=self.max_pivots)
         rows, cols, mass = spread_over_points(between, x.groups, y.groups)
@@ -414,7 +285,7 @@ class Ended(NamedTuple):
 def sinkhorn(cost: np.ndarray, p: np.ndarray, q: np.ndarray, epsilon: float, tol: float, max_iter: int) -> Ended:
     """Sinkhorn's iterations between positive masses: on the kernel, or, a hundred times slower, on logarithms."""
     pot, lowest = import_pot("entropic"), cost.min()
-    in_range = cost.max() - lowest <= _LARGEST_EXPONENT * epsilon and min(p.min(), q.min()) > 1e-50
+    in_range = cost.max() - lowest <= LARGEST_EXPONENT * epsilon and min(p.min(), q.min()) > 1e-50
     options = {"method": "sinkhorn" if in_range else "sinkhorn_log", "numItermax": max_iter, "warn": False}
     options["stopThr"] = tol / np.sqrt(q.size)  # POT takes the root of a sum of squares, `tol` is a share of the mass
     with np.errstate(all="ignore"):
@@ -424,59 +295,6 @@ def sinkhorn(cost: np.ndarray, p: np.ndarray, q: np.ndarray, epsilon: float, tol
     require_finite(f"'entropic' at epsilon={epsilon:.3g} and costs up to {cost.max():.3g}", f, g, plan)
     missing = np.abs(plan.sum(axis=0) - q).sum()
     return Ended(plan, f, g, int(log["niter"]) + 1, bool(missing <= tol))
-
-
-def solve_kullback_leibler(
-    cost: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    price: float,
-    epsilon: float | None,
-    *,
-    tol: float,
-    max_iter: int,
-    max_pivots: int | None = None,
-) -> Plan:
-    """Transport plus `price` times the divergences of the moved masses from a and b, which may have other sums.
-
-    The potentials of POT imply what is sent and received, a exp(-f/price) and b exp(-g/price). What the exact plan
-    between these costs in all is `value`, and bounds the optimal one from above; the potentials, made feasible, bound
-    it from below.
-    """
-    rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))  # POT's kernel has no room for less
-    inner, p, q = cost[np.ix_(rows, cols)], a[rows], b[cols]
-    epsilon = epsilon or 0.01 * float(p @ inner @ q) / float(p.sum() * q.sum()) or 1.0
-    f, g, iterations, converged = sinkhorn_unbalanced(inner, p, q, price, epsilon, tol, max_iter)
-    u, v = at_best_level(*c_transforms(cost, g, cols), a, b, price)
-    lower = price * float(a @ -np.expm1(-u / price) + b @ -np.expm1(-v / price))
-    sent, received = p * np.exp(-f / price), q * np.exp(-g / price)
-    plan, value = without_plan("unbalanced", 0.0, (0.0, 0.0)), price * float(p.sum() + q.sum())
-    if min(sent.sum(), received.sum()) > 1e-250:  # else nothing is worth its way
-        plan = solve_exact(inner, sent, received, max_pivots=max_pivots)
-        # Of all multiples of the plan the cheapest: where the potentials add up to its cost.
-        share = np.exp((sent @ f + received @ g - plan.value) / (2.0 * price * sent.sum()))
-        value = float(share * plan.value + price * (divergence(share * sent, p) + divergence(share * received, q)))
-        plan = replace(plan, rows=rows[plan.rows], cols=cols[plan.cols], mass=share * plan.mass)
-    status = Status.APPROXIMATE if plan.optimal else plan.status
-    status = status if converged else Status.ITERATION_LIMIT
-    bounds = min(lower, value), value
-    return replace(plan, value=value, potentials=(u, v), basis=None, status=status, pivots=iterations, bounds=bounds)
-
-
-def sinkhorn_unbalanced(
-    cost: np.ndarray, p: np.ndarray, q: np.ndarray, price: float, epsilon: float, tol: float, max_iter: int
-) -> tuple[np.ndarray, np.ndarray, int, bool]:
-    """Potentials where masses may be left or exceeded at a price; how many iterations, and whether they converged."""
-    epsilon = max(epsilon, float(cost.max()) / _LARGEST_EXPONENT)
-    # Unlike plain iterations, these do not take longer at higher prices.
-    options = {"method": "sinkhorn_translation_invariant", "numItermax": max_iter, "stopThr": tol, "log": True}
-    pot = import_pot("unbalanced")
-    with np.errstate(all="ignore"):
-        # Potentials of other masses differ by a level only, and scalings of sums of 1 stay within the range of floats.
-        _, log = pot.unbalanced.sinkhorn_unbalanced(p / p.sum(), q / q.sum(), cost, epsilon, price, **options)
-        f, g = at_best_level(epsilon * log["logu"], epsilon * log["logv"], p, q, price)
-    require_finite(f"'unbalanced' at epsilon={epsilon:.3g} and costs up to {cost.max():.3g}", f, g)
-    return f, g, len(log["err"]), bool(log["err"][-1] <= tol)
 
 
 def require_finite(where: str, *found: np.ndarray) -> None:
@@ -504,19 +322,6 @@ def c_transforms(cost: np.ndarray, g: np.ndarray, cols: np.ndarray) -> tuple[np.
     """Potentials u + v <= cost, as large as they can be, from those of the sinks `cols`."""
     u = (cost[:, cols] - g).min(axis=1)
     return u, (cost - u[:, None]).min(axis=0)
-
-
-def at_best_level(
-    u: np.ndarray, v: np.ndarray, a: np.ndarray, b: np.ndarray, price: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials u + t and v - t that send as much as they receive: of all levels t, this proves the most."""
-    shift = price * (logsumexp(-u / price, b=a) - logsumexp(-v / price, b=b)) / 2
-    return u + shift, v - shift
-
-
-def divergence(p: np.ndarray, a: np.ndarray) -> float:
-    """Kullback-Leibler divergence of masses p from masses a, whose sums may differ; p is 0 where a is."""
-    return float(np.sum(rel_entr(p, a) - p + a))
 
 
 def fit_gaussians(groups: Groups) -> Fitted:

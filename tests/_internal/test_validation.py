@@ -6,7 +6,8 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import baselines, evaluation
-from groundmetric._internal.validation import is_missing, missing_values, real_array, refuse_mask, visible
+from groundmetric._internal.tables import visible
+from groundmetric._internal.validation import is_missing, missing_values, real_array, refuse_mask
 from groundmetric.transport import solve, solve_points
 
 RANDOM = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster or on the backend that joblib is configured for; at last, in this process.
+"""Tasks, and pairs of a distance matrix, on a Dask cluster or on the backend that joblib is configured for.
 
 A task is an argument of a function that gives the same answer wherever it runs and however often. Scheduling and
 retries are Dask's and joblib's own. A task that fails there is computed here, so that an error is raised only if it
@@ -19,9 +19,14 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import joblib
+import numpy as np
 from joblib.parallel import get_active_backend
 
-from .. import __version__
+from . import __version__
+from ._internal.executor import Threads, in_rounds, in_this_process
+from .transport.cohort import MOST_PAIRS, Found, PairResults, Pairs, solve_in_rounds
+
+__all__ = ["ClusterWarning", "OtherVersionError", "configured_backend", "run", "solve_pairs"]
 
 # Seconds that a cluster without workers is given to bring some, and between two looks at whether it has any.
 _NO_WORKERS, _LOOK = 5.0, 1.0
@@ -31,9 +36,15 @@ _AHEAD = 3
 _RETRIES = 2
 # Seconds for the answer of a finished task to arrive; it is computed here after that.
 _FETCH = 15.0
+# Seconds that an entry of a cost matrix takes, about, and that a task should take.
+_RATE, _SECONDS = 4e-8, 2.0
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class ClusterWarning(RuntimeWarning):
@@ -128,7 +139,7 @@ def configured_backend(n_jobs: int | None = None) -> Backend | None:
     JoblibBackend(n_jobs=2)
     """
     backend, configured = get_active_backend(prefer="threads")
-    if n_jobs == 1 or getattr(backend, "uses_threads", False) or _on_dask_worker():
+    if n_jobs == 1 or in_this_process() or _on_dask_worker():
         return None
     client = getattr(backend, "client", None)
     if client is not None and hasattr(client, "nthreads"):
@@ -162,6 +173,56 @@ def run(
     if backend is None:
         return ((number, function(task)) for number, task in enumerate(tasks))
     return backend.run(function, tasks)
+
+
+def solve_pairs(
+    pairs: Pairs, threads: Threads, backend: Backend | None, *, done: Callable[[int], Any], found: Found
+) -> PairResults:
+    """Results of all pairs in tasks of a few seconds each, the same bits wherever they are computed.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    threads : Threads
+        Of this process, where the pairs are too little work to be sent or there is no backend.
+    backend : DaskBackend, JoblibBackend or None
+        From `configured_backend`.
+    done : callable of the number of pairs that were just solved
+    found : callable of the indices and the results of pairs, as they come in
+
+    Returns
+    -------
+    PairResults
+    """
+    if backend is None or _RATE * float(pairs.work.sum()) < 2 * _SECONDS:
+        return solve_in_rounds(pairs, threads, done=done, found=found)
+    tasks = _PairTasks(pairs, in_rounds(pairs.work, _SECONDS / _RATE, MOST_PAIRS))
+    results = PairResults.empty(pairs.work.size)
+    for number, part in run(_solve_task, tasks, backend):
+        which = tasks.indices[number]
+        results.put(which, part)
+        found(which, part)
+        done(which.size)
+    return results
+
+
+class _PairTasks(Sequence):
+    """Pairs as tasks, each made when it is sent: all of them together may not fit into memory."""
+
+    def __init__(self, pairs: Pairs, indices: list[np.ndarray]) -> None:
+        self._pairs, self.indices = pairs, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._pairs.part(self.indices[number])
+
+
+def _solve_task(pairs: Pairs) -> PairResults:
+    """Solve the pairs of a task by one thread."""
+    with Threads(1) as threads:
+        return pairs.start(threads, lambda count: None)(np.arange(pairs.work.size))
 
 
 class _DaskRun:

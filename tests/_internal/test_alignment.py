@@ -7,7 +7,7 @@ from sklearn.model_selection import KFold, cross_val_predict, cross_val_score, t
 
 import groundmetric as gm
 from groundmetric import baselines, evaluation, interpret
-from groundmetric._internal.alignment import Roll, aligned, aligned_square, numbered
+from groundmetric._internal.validation import Roll, aligned, aligned_square, numbered
 
 N = 12
 NAMES = [f"p{k}" for k in np.random.RandomState(3).permutation(N)]  # not sorted, as patients appear in a table of cells

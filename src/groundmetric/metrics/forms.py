@@ -1,0 +1,240 @@
+"""Other forms of ground metrics: a weight per feature, a feature map before the metric, a blend of two, a name.
+
+A feature map may be any scikit-learn transformer: mild non-linearity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from .._internal.validation import real_array
+from ..distributions import Distributions, check_features
+from .base import Cost, GroundMetric
+
+# Points whose images go into a saved file, to recognise the map when it is given back.
+N_PROBES = 8
+
+
+class DiagonalMetric(GroundMetric):
+    """Metric with a weight for each feature: d(x, y) = |diag(w)(x - y)|.
+
+    The matrix is never stored, and projections leave out features of weight 0.
+
+    Parameters
+    ----------
+    weights : array of shape (n_features,)
+        Weight w of each feature, not negative.
+    features : sequence of str or None, default=None
+        Names of the features.
+    variances : array of shape (n_features,) or None, default=None
+        Variance of each feature in the training data, which makes `importance` independent of units.
+    cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
+        Cost of a step between projected points, as in GroundMetric.
+
+    Examples
+    --------
+    >>> metric = DiagonalMetric([2.0, 0.0, 1.0])
+    >>> metric.project([[1.0, 7.0, 3.0]]).tolist()
+    [[2.0, 3.0]]
+    >>> metric.components.tolist()
+    [[2.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        weights: Any,
+        features: Sequence[str] | None = None,
+        *,
+        variances: Any = None,
+        cost: Cost | str = Cost.EUCLIDEAN,
+    ) -> None:
+        weights = np.array(real_array(weights, "weights"), dtype=np.float64)
+        if weights.ndim != 1 or weights.size == 0:
+            raise ValueError(f"weights have shape {weights.shape}: expected (n_features,)")
+        if not (np.isfinite(weights) & (weights >= 0.0)).all():
+            raise ValueError("weights must be finite numbers that are not negative")
+        self.weights = weights
+        # Without any weight all distances are 0; one component is kept, so that there is a space to be in.
+        self._used = np.flatnonzero(weights) if weights.any() else np.array([0])
+        self._describe(features, variances, cost)
+
+    @property
+    def components(self) -> np.ndarray:  # type: ignore[override]
+        rows = np.zeros((self.n_components, self.n_features))
+        rows[np.arange(self.n_components), self._used] = self.weights[self._used]
+        return rows
+
+    @property
+    def n_features(self) -> int:
+        return self.weights.size
+
+    @property
+    def n_components(self) -> int:
+        return self._used.size
+
+    def project(self, points: Any) -> np.ndarray:
+        points = self._check_points(points)[:, self._used]
+        points = points.toarray() if sparse.issparse(points) else points
+        return points.astype(np.float64, copy=False) * self.weights[self._used]
+
+    def matrix(self) -> np.ndarray:
+        return np.diag(self.weights**2)
+
+    def _largest_weights(self) -> np.ndarray:
+        return self.weights
+
+    def _diagonal(self, power: np.ndarray) -> np.ndarray:
+        return np.ldexp(self.weights, power) ** 2
+
+
+class MappedMetric(GroundMetric):
+    """Metric between mapped points: d(x, y) = d'(φ(x), φ(y)).
+
+    Parameters
+    ----------
+    feature_map : fitted scikit-learn transformer
+        The map φ of points.
+    inner : GroundMetric
+        The metric d' between mapped points.
+    n_features : int
+        Number of features of the points before the map.
+    features : sequence of str or None, default=None
+        Names of the features before the map.
+    probes : array of shape (n_probes, n_features) or None, default=None
+        Points whose images tell one map from another in a saved file. None means the origin.
+    """
+
+    def __init__(
+        self,
+        feature_map: Any,
+        inner: GroundMetric,
+        n_features: int,
+        features: Sequence[str] | None = None,
+        *,
+        probes: np.ndarray | None = None,
+    ) -> None:
+        if isinstance(inner, BlendedMetric):
+            raise ValueError(
+                f"inner is {inner!r}, an average of distances: blend two mapped metrics, or use blend(of='matrices')"
+            )
+        self.feature_map, self.inner = feature_map, inner
+        self._n_features = int(n_features)
+        self.features = check_features(features, self._n_features)
+        self.variances, self.cost = None, inner.cost
+        self.probes = np.zeros((1, self._n_features)) if probes is None else np.asarray(probes, dtype=np.float64)
+
+    @property
+    def components(self) -> np.ndarray:  # type: ignore[override]
+        raise TypeError(
+            "this metric is linear in mapped features only: `metric.inner.components` are the weights of those"
+        )
+
+    @property
+    def n_features(self) -> int:
+        return self._n_features
+
+    @property
+    def n_components(self) -> int:
+        return self.inner.n_components
+
+    def project(self, points: Any) -> np.ndarray:
+        """Map points, then project them by the inner metric, (n_points, n_components)."""
+        return self.inner.project(image(self.feature_map, self._check_points(points)))
+
+    def images_of_probes(self) -> np.ndarray:
+        return self.project(self.probes)
+
+
+def fit_map(feature_map: Any, D: Distributions) -> Any:
+    """A copy of the map, fitted to all points."""
+    missing = [name for name in ("fit", "transform", "get_params") if not hasattr(feature_map, name)]
+    if missing or isinstance(feature_map, type):
+        raise TypeError(
+            f"feature_map is {feature_map!r}: expected a scikit-learn transformer, such as SplineTransformer()"
+        )
+    return clone(feature_map).fit(D.points)
+
+
+def map_points(feature_map: Any, D: Distributions) -> Distributions:
+    """The same distributions of mapped points."""
+    return D.with_points(image(feature_map, D.points))
+
+
+def some_points(D: Distributions) -> np.ndarray:
+    """A few points from all over, as probes."""
+    rows = np.linspace(0, D.points.shape[0] - 1, N_PROBES).astype(int)
+    points = D.points[rows]
+    return np.asarray(points.toarray() if sparse.issparse(points) else points, dtype=np.float64)
+
+
+def image(feature_map: Any, points: Any) -> Any:
+    """Mapped points, checked: one row of finite numbers for each."""
+    mapped = feature_map.transform(points)
+    mapped = mapped.tocsr() if sparse.issparse(mapped) else np.asarray(mapped)
+    name = type(feature_map).__name__
+    if mapped.ndim != 2 or mapped.shape[0] != points.shape[0]:
+        raise ValueError(
+            f"feature_map {name} made shape {mapped.shape} of {points.shape[0]} points: expected a row each"
+        )
+    if not np.isfinite(mapped.data if sparse.issparse(mapped) else mapped).all():
+        raise ValueError(f"feature_map {name} gave NaN or infinity: scale the points first, e.g. with StandardScaler")
+    return mapped
+
+
+class BlendedMetric(GroundMetric):
+    """The weighted average of two metrics' distances: a metric, but not a Mahalanobis distance."""
+
+    def __init__(self, one: GroundMetric, other: GroundMetric, weight: float) -> None:
+        self.one, self.other, self.weight = one, other, float(weight)
+        self.features = one.features or other.features
+        self.variances = other.variances if one.variances is None else one.variances
+
+    @property
+    def components(self) -> np.ndarray:  # type: ignore[override]
+        raise TypeError("an average of distances is no Mahalanobis distance: blend(..., of='matrices') gives one")
+
+    @property
+    def n_features(self) -> int:
+        return self.one.n_features
+
+    @property
+    def n_components(self) -> int:
+        return self.one.n_components + self.other.n_components
+
+    def project(self, points: Any) -> np.ndarray:
+        """Both projections side by side, weighted: the distance is the sum of the distances in the two parts."""
+        points = self._check_points(points)
+        return np.hstack([(1.0 - self.weight) * self.one.project(points), self.weight * self.other.project(points)])
+
+    def projected_distances(self, x: Any, y: Any) -> np.ndarray:
+        k, total = self.one.n_components, np.zeros((x.shape[0], y.shape[0]))
+        for metric, weight, part in (
+            (self.one, 1.0 - self.weight, slice(0, k)),
+            (self.other, self.weight, slice(k, None)),
+        ):
+            if weight:  # taken out of the points: squared costs do not grow with it as others do
+                total += weight * metric.projected_distances(x[:, part] / weight, y[:, part] / weight)
+        return total
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        return (1.0 - self.weight) * self.one.distances(x, y) + self.weight * self.other.distances(x, y)
+
+
+class NamedDistance:
+    """A distance between points that scikit-learn knows by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+        from sklearn.metrics import pairwise_distances as sklearn_distances  # 10 MB that learning does without
+
+        return sklearn_distances(x, y, metric=self.name)
+
+    def __repr__(self) -> str:
+        return repr(self.name)
