@@ -20,8 +20,16 @@ from .._internal.warnings import InterruptedWarning
 from ..distributions import Distributions
 from ..estimators._base import check_weights, class_shares
 from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of
-from .scores import chosen_points, cluster_distributions, cluster_points, encode, score_codes, score_counts
-from .votes import nearest_distributions, vote_points
+from .scores import (
+    chosen_points,
+    cluster_distributions,
+    cluster_points,
+    encode,
+    nearest_distributions,
+    score_codes,
+    score_counts,
+    vote_points,
+)
 
 OK, OUT_OF_TIME, OUT_OF_MEMORY = "ok", "OOT", "OOM"
 

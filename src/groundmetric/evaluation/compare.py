@@ -13,9 +13,8 @@ from .._internal.progress import progress_bar
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
 from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
-from ._cache import ResultCache
 from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result
-from ._workers import Task, Workers, check_limits
+from ._tasks import ResultCache, Task, Workers, check_limits
 from .results import Comparison
 
 # A rehearsal takes so many training distributions of each class, and so many points of each.
