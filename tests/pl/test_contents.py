@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
-from groundmetric.interpret.layout import classical_scaling, order_by_class
+from groundmetric.interpret.axes import classical_scaling, order_by_class
 from groundmetric.pl.style import COLOURS
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y

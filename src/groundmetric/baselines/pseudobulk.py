@@ -17,7 +17,7 @@ from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
 from ..metrics.cost import euclidean
 from ._base import labelled, moments, spread, unlabelled
-from .plain import PointDistance
+from .metrics import PointDistance
 
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _USUAL_STRENGTH = 10.0

@@ -31,7 +31,7 @@ from .scores import (
     vote_points,
 )
 
-OK, OUT_OF_TIME, OUT_OF_MEMORY = "ok", "OOT", "OOM"
+OK, OUT_OF_TIME, OUT_OF_MEMORY, ERROR = "ok", "OOT", "OOM", "error"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,11 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
     to_dict = asdict
+
+    @property
+    def outcome(self) -> str:
+        """The status without its message: "ok", "OOT", "OOM" or "error"."""
+        return self.status if self.status in (OK, OUT_OF_TIME, OUT_OF_MEMORY) else ERROR
 
 
 def attempt(method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol) -> Result:

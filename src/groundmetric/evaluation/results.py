@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,11 +30,9 @@ from .statistics import (
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
 _TITLES = {
-    "distributions": "Distributions",
-    "points": "Points",
-    "clusters": "Clusters of distributions",
-    "point clusters": "Clusters of points",
-}
+    "distributions": "Distributions", "points": "Points",
+    "clusters": "Clusters of distributions", "point clusters": "Clusters of points",
+}  # fmt: skip
 _NAMES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "adjusted_rand": "adjusted Rand", "n_clusters": "clusters"}
 
 
@@ -116,13 +115,7 @@ class Comparison:
         str
             "ok", or the failures, and in how many of the splits where not in all.
         """
-        wrong = [result.status for result in self.results[method] if result.status != OK]
-        if not wrong:
-            return OK
-        counts = {status: wrong.count(status) for status in dict.fromkeys(wrong)}
-        if list(counts.values()) == [len(self.splits)]:
-            return wrong[0]
-        return "; ".join(f"{status} in {count} of {len(self.splits)} splits" for status, count in counts.items())
+        return _counted([result.status for result in self.results[method]])
 
     def scores(self, score: str = "balanced_accuracy", level: str = "distributions") -> dict[str, np.ndarray]:
         """Scores of every method on every split.
@@ -149,10 +142,8 @@ class Comparison:
         ----------
         method : str
             Name of the method.
-        score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
-            What is scored.
+        score, level : str
+            As in `scores`.
 
         Returns
         -------
@@ -181,10 +172,8 @@ class Comparison:
         ----------
         one, other : str
             Names of the methods.
-        score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
-            What is scored.
+        score, level : str
+            As in `scores`.
 
         Returns
         -------
@@ -213,10 +202,8 @@ class Comparison:
         ----------
         reference : str or None, default=None
             Name of a method; None: the first.
-        score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
-            What is scored.
+        score, level : str
+            As in `scores`.
 
         Returns
         -------
@@ -328,7 +315,13 @@ class Comparison:
         str
             Markdown.
         """
-        return _markdown(self, reference, score)
+        parts = []
+        for level in self.levels or ["distributions"]:  # a table of failures, where all failed
+            parts.append(f"## {_TITLES[level]}\n\n{_level_table(self, level)}")
+            if level in ("distributions", "points") and len(self.methods) > 1:
+                parts.append(_paired_table(self, reference, score, level))
+        notes = [*_how_to_read(self), *self.notes, *_failures(self)]
+        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
 
     def to_csv(self, path: str | Path) -> None:
         """Write a row per method and split, a column per score.
@@ -338,7 +331,15 @@ class Comparison:
         path : path-like
             The file. An older table of this kind is replaced; any other file that exists is an error.
         """
-        _write_csv(self, path)
+        columns = [(level, score) for level in self.levels for score in LEVELS[level]]
+        head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
+        rows = []
+        for method, results in self.results.items():
+            for split, (result, (train, test)) in enumerate(zip(results, self.splits, strict=True)):
+                values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
+                about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
+                rows.append([*about, *values])
+        tables.write_csv(path, head, rows)
 
     def _check(self, score: str, level: str, *methods: str) -> None:
         if level not in LEVELS:
@@ -376,6 +377,16 @@ class Comparison:
         return pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
 
 
+def _counted(outcomes: list[str]) -> str:
+    """The outcome of all splits; where they differ, the failures and in how many splits each."""
+    counts = Counter(outcome for outcome in outcomes if outcome != OK)
+    if not counts:
+        return OK
+    if list(counts.values()) == [len(outcomes)]:
+        return outcomes[0]
+    return "; ".join(f"{outcome} in {count} of {len(outcomes)} splits" for outcome, count in counts.items())
+
+
 def _within(estimate: Any, lowest: float, highest: float) -> Any:
     """The interval cut to values that are possible."""
     low, high = np.clip([estimate.low, estimate.high], lowest, highest)
@@ -393,36 +404,14 @@ def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def _markdown(comparison: Comparison, reference: str | None, score: str) -> str:
-    """A table per level, the paired comparisons, and what should be known to read them."""
-    parts = []
-    for level in comparison.levels or ["distributions"]:  # a table of failures, where all failed
-        parts.append(f"## {_TITLES[level]}\n\n{_level_table(comparison, level)}")
-        if level in ("distributions", "points") and len(comparison.methods) > 1:
-            parts.append(_paired_table(comparison, reference, score, level))
-    notes = [*_how_to_read(comparison), *comparison.notes, *_failures(comparison)]
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
-
-
-def _write_csv(comparison: Comparison, path: str | Path) -> None:
-    columns = [(level, score) for level in comparison.levels for score in LEVELS[level]]
-    head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
-    rows = []
-    for method, results in comparison.results.items():
-        for split, (result, (train, test)) in enumerate(zip(results, comparison.splits, strict=True)):
-            values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
-            about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
-            rows.append([*about, *values])
-    tables.write_csv(path, head, rows)
-
-
 def _level_table(comparison: Comparison, level: str) -> str:
     names = LEVELS[level]
     rows = []
     for method in comparison.methods:
         cells = [_estimate(comparison.estimate(method, name, level)) for name in names]
-        if not any(result.status == OK for result in comparison.results[method]):
-            cells = [_short(comparison.status(method)), *[""] * (len(names) - 1)]
+        outcomes = [result.outcome for result in comparison.results[method]]
+        if OK not in outcomes:
+            cells = [_counted(outcomes), *[""] * (len(names) - 1)]
         rows.append([method, *cells, tables.number(comparison.seconds(method), 1)])
     return tables.markdown(["method", *map(_name, names), "seconds per split"], rows)
 
@@ -481,7 +470,3 @@ def _difference(difference: Difference) -> tuple[str, str]:
         return "–", "–"
     known = np.isfinite(difference.low)
     return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"
-
-
-def _short(status: Any) -> str:
-    return "error" if status.startswith("error") else status

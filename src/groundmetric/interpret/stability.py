@@ -119,7 +119,7 @@ class Stability:
 
     @property
     def smallest_p(self) -> float:
-        """Lowest p- or q-value to expect: one over the permutations plus one, or over the possible arrangements."""
+        """Smallest p- or q-value to expect, about: 1 / (permutations + 1), or 1 / partitions where that is larger."""
         return max(1.0 / (1 + len(self.null)), 1.0 / self.partitions)
 
     def table(self) -> DataFrame:
@@ -143,7 +143,7 @@ class Stability:
         called = "" if self.discoveries is None else f", {int(np.sum(self.discoveries.q < 0.05))} with q < 0.05"
         return (
             f"Stability({len(self.features)} features{called}; {len(self.refits)} refits, {len(self.null)} "
-            f"permutations of {self.exchanged}, no q below {self.smallest_p:.2g})"
+            f"permutations of {self.exchanged}, smallest q about {self.smallest_p:.2g})"
         )
 
 
@@ -426,8 +426,9 @@ def _warn(result: Stability) -> None:
         )
     if len(result.null) and result.smallest_p >= 0.05:
         warnings.warn(
-            f"no q-value below {result.smallest_p:.2g} is possible with {len(result.null)} permutations of "
-            f"{result.partitions} possible arrangements",
+            f"the smallest q-value to expect is about {result.smallest_p:.2g}, with {len(result.null)} permutations of "
+            f"labels that have {result.partitions} different arrangements: raise `n_permutations`, or give more "
+            "distributions",
             UserWarning,
             stacklevel=3,
         )

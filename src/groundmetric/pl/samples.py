@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
 from scipy.cluster.hierarchy import dendrogram
 
-from ..interpret.layout import average_linkage, classical_scaling, order_by_class
+from ..interpret.axes import average_linkage, classical_scaling, order_by_class
 from . import style as legends
 from .data import axis_names, basis_of, colouring, entry, is_anndata, labels
 from .style import INK, MISSING, Classes, Numbers, Palette, axes, classes_of, short, side, width

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..interpret import over_representation, read_gmt
-from ..interpret.layout import classical_scaling, order_by_class
+from ..interpret.axes import classical_scaling, order_by_class
 from . import summary
 from .compute import Directions, Log, directions, evaluate, has_values, refit, relevance, type_relevance
 from .content import (  # fmt: skip
