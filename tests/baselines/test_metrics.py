@@ -1,4 +1,4 @@
-"""Named distances against SciPy and POT, PCA and LDA against scikit-learn, NCA against its definition."""
+"""Named distances against SciPy, PCA and LDA against scikit-learn, NCA against its definition."""
 
 import numpy as np
 import pytest
