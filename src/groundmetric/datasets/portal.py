@@ -182,12 +182,12 @@ def cellxgene_file(
 
 def _fetch_if_there(address: str, path: Path, **options: Any) -> bool:
     """Fetch a file; False if the server has none at this address."""
-    from requests import HTTPError, RequestException
+    from requests import RequestException
 
     try:
         fetch(address, path, **options)
     except (RequestException, ValueError) as error:
-        if isinstance(error, HTTPError) and error.response.status_code in (403, 404):  # a store of files says either
+        if _status(error) in (403, 404):  # a store of files says either
             return False
         raise _failure(address, path, error) from error
     return True
@@ -224,13 +224,16 @@ def _twice(attempt: Callable[[], Result]) -> Result:
 
     try:
         return attempt()
-    except HTTPError as error:
-        if error.response.status_code not in _BUSY:
+    except (HTTPError, ConnectionError, Timeout, ChunkedEncodingError, IncompleteError) as error:
+        if isinstance(error, HTTPError) and _status(error) not in _BUSY:
             raise
-    except (ConnectionError, Timeout, ChunkedEncodingError, IncompleteError):
-        pass
     time.sleep(_PAUSE)
     return attempt()
+
+
+def _status(error: Exception) -> int | None:
+    """The code of the server's answer, where there was one."""
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 class IncompleteError(ValueError):
@@ -306,7 +309,7 @@ def _check_address(address: str) -> None:
 
 def _latest_version(address: str, path: Path, timeout: float) -> tuple[str, int | None] | None:
     """Where the latest version's file is and how long, by the portal's list of versions; None if it has no such set."""
-    from requests import HTTPError, RequestException
+    from requests import RequestException
 
     try:
         versions = _twice(lambda: _read_json(address, timeout))
@@ -318,7 +321,7 @@ def _latest_version(address: str, path: Path, timeout: float) -> tuple[str, int 
     except (KeyError, IndexError, TypeError, AttributeError, StopIteration) as error:
         raise _failure(address, path, ValueError("its answer names no .h5ad file")) from error
     except (RequestException, ValueError) as error:
-        if isinstance(error, HTTPError) and error.response.status_code == 404:
+        if _status(error) == 404:
             return None
         raise _failure(address, path, error) from error
 
