@@ -43,7 +43,7 @@ def test_cells_of_the_diseased_type_move_farthest(case):
 def test_what_cannot_be_moved(case):
     with pytest.raises(ValueError, match="no distribution 'S99'"):
         flow(case.D, "S99", "S01", case.learner, "cell_type")
-    with pytest.raises(ValueError, match="a place from 0 to 11"):
+    with pytest.raises(ValueError, match="an index from 0 to 11"):
         flow(case.D, 12, "S01", case.learner, "cell_type")
     with pytest.raises(ValueError, match="same single distribution"):
         flow(case.D, "S01", "S01", case.learner, "cell_type")

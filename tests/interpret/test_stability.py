@@ -10,7 +10,7 @@ from sklearn.base import clone
 import groundmetric as gm
 from groundmetric.evaluation.permutation import exchangeable
 from groundmetric.interpret import stability
-from groundmetric.interpret._refits import Reference, bootstrap_places, canonical, n_partitions, thinned
+from groundmetric.interpret._refits import Reference, bootstrap_indices, canonical, n_partitions, thinned
 from groundmetric.interpret.stability import discoveries
 
 OPTIONS = {"n_top": 4, "random_state": 0}
@@ -106,7 +106,7 @@ def test_random_starts_are_trained_in_full_and_an_order_by_chance_is_noticed(cas
 def test_bootstrap_keeps_class_sizes_and_two_of_each(grouped):
     codes = np.array([0, 0, 0, 0, 1, 1, 2])
     groups = ["a", "a", "b", "b", "c", "d", "e"] if grouped else None
-    draws = bootstrap_places(codes, groups, 200, np.random.RandomState(0))
+    draws = bootstrap_indices(codes, groups, 200, np.random.RandomState(0))
     assert len(draws) == 200
     for places in draws:
         assert np.bincount(codes[places]).tolist() == [4, 2, 1]
@@ -119,7 +119,7 @@ def test_bootstrap_keeps_class_sizes_and_two_of_each(grouped):
 
 def test_groups_that_leave_nothing_to_draw():
     with pytest.raises(ValueError, match="cannot be drawn anew"):
-        bootstrap_places(np.array([0, 0, 1, 1]), ["a"] * 4, 3, np.random.RandomState(0))
+        bootstrap_indices(np.array([0, 0, 1, 1]), ["a"] * 4, 3, np.random.RandomState(0))
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def _describe_cells(settings: Settings, samples: Samples, cells: Cells) -> Any:
     sample_names, patient_names, batch_names = _names(settings, samples)
     s = cells.sample
     number = np.arange(s.size) - np.searchsorted(s, s)  # of the cell within its sample
-    names = [f"{sample_names[place]}_{k + 1:04d}" for place, k in zip(s, number, strict=True)]
+    names = [f"{sample_names[k]}_{n + 1:04d}" for k, n in zip(s, number, strict=True)]
     columns = {
         "sample": (s, sample_names),
         "patient": (samples.patient[s], patient_names),

@@ -178,8 +178,8 @@ def predict(
 ) -> np.ndarray:
     """Probability of each class: the method's own where it is a classifier, else votes of the nearest distributions."""
     if not hasattr(fitted, "predict_proba"):
-        nearest, places = nearest_distributions(fitted, known, unknown, protocol.n_neighbors)
-        return class_shares(nearest, codes[places], classes.size, protocol.weights, among=protocol.among(codes))
+        nearest, indices = nearest_distributions(fitted, known, unknown, protocol.n_neighbors)
+        return class_shares(nearest, codes[indices], classes.size, protocol.weights, among=protocol.among(codes))
     own = np.asarray(fitted.predict_proba(unknown), dtype=np.float64)
     if not np.isfinite(own).all():
         raise ValueError("predict_proba gives NaN or infinity")
@@ -338,10 +338,10 @@ class SharedProcedure(Procedure):
         return cls(**vars(procedure), neighbors=neighbors)
 
     def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-        nearest, places = self.neighbors[at]
+        nearest, indices = self.neighbors[at]
         known = codes[train]
         return class_shares(
-            nearest, known[places], self.classes.size, self.protocol.weights, among=self.protocol.among(known)
+            nearest, known[indices], self.classes.size, self.protocol.weights, among=self.protocol.among(known)
         )
 
 

@@ -239,7 +239,7 @@ class Comparison:
         seen = tested > 0
         mean = np.where(seen[:, None], total / np.maximum(tested, 1)[:, None], np.nan)
         predicted = np.full(len(self.labels), None, dtype=object)
-        predicted[seen] = [self.classes[place] for place in mean[seen].argmax(axis=1)]
+        predicted[seen] = [self.classes[c] for c in mean[seen].argmax(axis=1)]
         return {"probabilities": mean, "predicted": predicted, "tested": tested}
 
     def seconds(self, method: str) -> float:

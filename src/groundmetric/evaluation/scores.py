@@ -90,14 +90,14 @@ def score_counts(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> 
 
 
 def encode(y: Any, classes: Any) -> np.ndarray:
-    """Labels as places in `classes`."""
-    place = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
+    """Labels as indices into `classes`."""
+    index = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
     refuse_mask(y, "y")
     labels = np.asarray(y).tolist()
-    unknown = [label for label in labels if label not in place]
+    unknown = [label for label in labels if label not in index]
     if unknown:
-        raise ValueError(f"label {unknown[0]!r} is none of the classes {list(place)}")
-    return np.array([place[label] for label in labels], dtype=np.intp)
+        raise ValueError(f"label {unknown[0]!r} is none of the classes {list(index)}")
+    return np.array([index[label] for label in labels], dtype=np.intp)
 
 
 def _by_class(probabilities: Any, classes: Any) -> np.ndarray:
@@ -168,14 +168,14 @@ def vote(distances: Any, y: Any, classes: Any, *, n_neighbors: int = 5, weights:
     check_number("n_neighbors", n_neighbors, low=1, whole=True)
     codes = encode(y, classes)
     block = check_distances(distances, codes.size)
-    nearest, places = k_nearest(block, min(n_neighbors, codes.size))
-    return class_shares(nearest, codes[places], len(classes), weights)
+    nearest, indices = k_nearest(block, min(n_neighbors, codes.size))
+    return class_shares(nearest, codes[indices], len(classes), weights)
 
 
 def nearest_distributions(
     method: Any, train: Distributions, test: Distributions, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distances and places of the k training distributions nearest to each test distribution, under a fitted method.
+    """Distances and indices of the k training distributions nearest to each test distribution, under a fitted method.
 
     Where the method's distances are exact Wasserstein distances, most pairs are ruled out by bounds without a solve;
     the neighbours are the same.
@@ -208,23 +208,23 @@ def vote_points(
     step = max(1, _BLOCK // codes.size)
     for low in range(0, test.shape[0], step):
         block = check_distances(between(test[low : low + step], train), codes.size)
-        nearest, places = k_nearest(block, k)
-        shares[low : low + step] = class_shares(nearest, codes[places], n_classes, weights, among=among)
+        nearest, indices = k_nearest(block, k)
+        shares[low : low + step] = class_shares(nearest, codes[indices], n_classes, weights, among=among)
     return shares
 
 
 def k_nearest(distances: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k smallest entries of each row and their places, smallest first; equal ones by place."""
+    """The k smallest entries of each row and their indices, smallest first; equal ones by index."""
     if k < distances.shape[1]:
-        places = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
-        last = np.take_along_axis(distances, places, axis=1).max(axis=1, keepdims=True)
+        indices = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
+        last = np.take_along_axis(distances, indices, axis=1).max(axis=1, keepdims=True)
         torn = np.flatnonzero((distances <= last).sum(axis=1) > k)  # some of several equal ones were taken: which?
-        places[torn] = np.sort(np.argsort(distances[torn], axis=1, kind="stable")[:, :k], axis=1)
+        indices[torn] = np.sort(np.argsort(distances[torn], axis=1, kind="stable")[:, :k], axis=1)
     else:
-        places = np.broadcast_to(np.arange(k), distances.shape)
-    nearest = np.take_along_axis(distances, places, axis=1)
+        indices = np.broadcast_to(np.arange(k), distances.shape)
+    nearest = np.take_along_axis(distances, indices, axis=1)
     order = np.argsort(nearest, axis=1, kind="stable")
-    return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(places, order, axis=1)
+    return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(indices, order, axis=1)
 
 
 def check_distances(distances: Any, n_labelled: int) -> np.ndarray:

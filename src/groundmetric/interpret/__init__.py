@@ -7,7 +7,7 @@
 ['signal']
 """
 
-from .axes import Axes, canonical_axes
+from .axes import Axes, Layout, canonical_axes
 from .enrichment import Enrichment, over_representation, read_gmt
 from .flows import Flow, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
@@ -22,6 +22,7 @@ __all__ = [
     "FeaturePairs",
     "FeatureReading",
     "Flow",
+    "Layout",
     "Stability",
     "annotation_relevance",
     "canonical_axes",

@@ -5,6 +5,7 @@ Figures (`pl`), `tl.samples` and reports share the positions, so that all show t
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -239,6 +240,45 @@ def principal_rotation(metric: GroundMetric, D: Distributions) -> tuple[GroundMe
 
 def _with_components(metric: GroundMetric, components: np.ndarray) -> GroundMetric:
     return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions in the plane and orders of distributions by their distances, for figures; each computed once, if asked.
+
+    Parameters
+    ----------
+    distances : array of shape (n, n)
+        Symmetric, 0 on the diagonal.
+    y : array-like of shape (n,) or None, default=None
+        Class of each distribution, by which `by_class` orders; None: all are of one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import groundmetric as gm
+    >>> layout = gm.interpret.Layout(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"])
+    >>> layout.positions.shape, layout.by_class.tolist()
+    ((4, 2), [0, 2, 3, 1])
+    """
+
+    distances: np.ndarray
+    y: Any = None
+
+    @functools.cached_property
+    def positions(self) -> np.ndarray:
+        """Positions in the plane by classical multidimensional scaling, (n, 2)."""
+        return classical_scaling(self.distances)
+
+    @functools.cached_property
+    def by_class(self) -> np.ndarray:
+        """Order that keeps each class together, and within it near ones beside each other, (n,)."""
+        return order_by_class(self.distances, np.zeros(len(self.distances)) if self.y is None else self.y)
+
+    @functools.cached_property
+    def tree(self) -> np.ndarray:
+        """Average linkage of all, whatever their class, as SciPy has it, (n - 1, 4)."""
+        return average_linkage(self.distances)
 
 
 def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:

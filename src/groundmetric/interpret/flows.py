@@ -271,10 +271,10 @@ def pair_costs(
         return _by_kind(kinds[plan.rows], parts, n_values), _by_kind(kinds[plan.cols], parts, n_values)
 
     sides = for_each_pair(D, unordered, metric, digest, n_jobs)
-    place = {(int(d), int(e)): k for k, (d, e) in enumerate(unordered)}
+    number = {(int(d), int(e)): k for k, (d, e) in enumerate(unordered)}
     costs = np.zeros((len(pairs), n_values, n_axes))
     for p, (d, e) in enumerate(pairs):
-        costs[p] = sides[place[min(d, e), max(d, e)]][int(d > e)]
+        costs[p] = sides[number[min(d, e), max(d, e)]][int(d > e)]
     return PairCosts(pairs, costs, codes)
 
 
