@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,19 @@ import numpy as np
 from .._internal import tables
 from .._internal.tables import without_nan
 from ..supervision.splits import Split, number_groups, rounds_of
+from . import statistics
 from ._run import OK, Protocol, Result, pooled, split_scores
 from .scores import CLUSTERING, SCORES, encode
 from .statistics import (
     Difference,
     Estimate,
-    Statistic,
     bootstrap,
+    clipped,
     corrected_t,
-    holm,
+    format_difference,
+    format_estimate,
     paired_bootstrap,
     paired_t,
-    resample,
 )
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
@@ -157,7 +158,7 @@ class Comparison:
         if not self._has_interval(level) or score == "n_clusters":
             return Estimate(plain.value, plain.sd, np.nan, np.nan, "")
         if self.rounds is None:
-            return _within(plain, 0.0, 1.0) if score in SCORES else plain
+            return clipped(plain, 0.0, 1.0) if score in SCORES else plain
         estimate = bootstrap(self._pooled(method, score, level), self._draws, sd=plain.sd)
         if np.isfinite(estimate.value):
             return estimate
@@ -186,7 +187,7 @@ class Comparison:
         if not self._has_interval(level):
             return Difference(plain.value, np.nan, np.nan, np.nan, "")
         if self.rounds is None:
-            return _within(plain, -1.0, 1.0) if score in SCORES else plain
+            return clipped(plain, -1.0, 1.0) if score in SCORES else plain
         ran = [a.status == b.status == OK for a, b in zip(self.results[one], self.results[other], strict=True)]
         found = paired_bootstrap(
             self._pooled(one, score, level, ran), self._pooled(other, score, level, ran), self._draws
@@ -213,7 +214,7 @@ class Comparison:
         reference = self.methods[0] if reference is None else reference
         others = [method for method in self.methods if method != reference]
         found = [self.difference(reference, other, score, level) for other in others]
-        adjusted = holm([difference.p for difference in found])
+        adjusted = statistics.holm([difference.p for difference in found])
         return {other: (difference, float(p)) for other, difference, p in zip(others, found, adjusted, strict=True)}
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
@@ -367,9 +368,9 @@ class Comparison:
     @functools.cached_property
     def _draws(self) -> np.ndarray:
         units = number_groups(self.groups, len(self.labels))
-        return resample(np.arange(len(self.labels)) if units is None else units, self._codes)
+        return statistics.resample(np.arange(len(self.labels)) if units is None else units, self._codes)
 
-    def _pooled(self, method: str, score: str, level: str, counted: list[bool] | None = None) -> Statistic:
+    def _pooled(self, method: str, score: str, level: str, counted: list[bool] | None = None) -> statistics.Statistic:
         """A method's pooled score as a function of weights; splits that are not counted are as if they had failed."""
         assert self.rounds is not None
         chosen = [True] * len(self.splits) if counted is None else counted
@@ -387,12 +388,6 @@ def _counted(outcomes: list[str]) -> str:
     return "; ".join(f"{outcome} in {count} of {len(outcomes)} splits" for outcome, count in counts.items())
 
 
-def _within(estimate: Any, lowest: float, highest: float) -> Any:
-    """The interval cut to values that are possible."""
-    low, high = np.clip([estimate.low, estimate.high], lowest, highest)
-    return replace(estimate, low=float(low), high=float(high))
-
-
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
@@ -408,7 +403,7 @@ def _level_table(comparison: Comparison, level: str) -> str:
     names = LEVELS[level]
     rows = []
     for method in comparison.methods:
-        cells = [_estimate(comparison.estimate(method, name, level)) for name in names]
+        cells = [format_estimate(comparison.estimate(method, name, level)) for name in names]
         outcomes = [result.outcome for result in comparison.results[method]]
         if OK not in outcomes:
             cells = [_counted(outcomes), *[""] * (len(names) - 1)]
@@ -420,7 +415,7 @@ def _paired_table(comparison: Comparison, reference: str | None, score: str, lev
     reference = comparison.methods[0] if reference is None else reference
     rows = []
     for other, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([other, *_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
+        rows.append([other, *format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
     title = f"{reference} against each, {_name(score)} of {level}"
     return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
@@ -452,21 +447,3 @@ def _failures(comparison: Comparison) -> Iterable[str]:
 
 def _name(score: str) -> str:
     return _NAMES.get(score, score.replace("_", " "))
-
-
-def _estimate(estimate: Estimate) -> str:
-    if np.isnan(estimate.value):
-        return "–"
-    text = tables.number(estimate.value)
-    if np.isfinite(estimate.sd):
-        text += f" ± {estimate.sd:.2f}"
-    if np.isfinite(estimate.low):
-        text += f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    return text
-
-
-def _difference(difference: Difference) -> tuple[str, str]:
-    if np.isnan(difference.value):
-        return "–", "–"
-    known = np.isfinite(difference.low)
-    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"

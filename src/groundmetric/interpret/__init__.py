@@ -9,9 +9,8 @@
 
 from .axes import Axes, Layout, canonical_axes
 from .enrichment import Enrichment, over_representation, read_gmt
-from .flows import Flow, flow
+from .flows import AnnotationRelevance, Flow, annotation_relevance, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
-from .relevance import AnnotationRelevance, annotation_relevance
 from .stability import Discoveries, Stability, stability
 
 __all__ = [
