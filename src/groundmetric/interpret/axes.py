@@ -1,6 +1,6 @@
 """Axes of a metric, which its components as learned do not have; axes and positions that figures show.
 
-Figures (`pl`), `tl.samples` and reports share the positions, so that all show the same ones in the same order.
+Figures (`pl`) and reports share a `Layout`, so that both show the same positions in the same order.
 """
 
 from __future__ import annotations
