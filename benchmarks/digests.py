@@ -4,20 +4,16 @@ python benchmarks/digests.py               run all cases and compare with digest
 python benchmarks/digests.py solve search  some of them
 python benchmarks/digests.py --keep        write what is found to digests.json (with names: those cases only)
 
-Digests are equal bit for bit on one machine with the same libraries; digests.json names these, because another BLAS
-rounds differently. Only public names are called, from the top of the package, so that files may move. Left out, as
-they are to be replaced: entropic, sliced, Gaussian, mixture and unbalanced transport, LMNN, LFDA and ITML.
+The cases are in digest_cases.py. Digests are equal bit for bit on one machine with the same libraries; digests.json
+names these, because another BLAS rounds differently.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import enum
 import hashlib
-import inspect
-import io
 import json
 import os
 import platform
@@ -25,8 +21,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,26 +31,15 @@ for _library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR"):  # before numpy is import
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from digest_cases import CASES, Found  # noqa: E402
 from scipy import sparse  # noqa: E402
-from sklearn.preprocessing import SplineTransformer  # noqa: E402
 
 import groundmetric as gm  # noqa: E402
-from groundmetric import cli  # noqa: E402
-from groundmetric.learning.options import read_parameters  # noqa: E402
 
-KEPT = Path(__file__).with_name("digests.json")
+REFERENCE = Path(__file__).with_name("digests.json")
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "anndata")
-QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
 # Not results: times (all that begins with "seconds"), versions, and where files are.
 DROPPED = {"groundmetric", "cells", "run", "files"}
-Found = Mapping[str, Any]
-CASES: dict[str, Callable[[Path], Found]] = {}
-
-
-def case(function: Callable[[Path], Found]) -> Callable[[Path], Found]:
-    """A case is given an empty folder and returns what it found by name."""
-    CASES[function.__name__] = function
-    return function
 
 
 def entries(found: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
@@ -99,422 +83,6 @@ def describe(array: np.ndarray) -> dict[str, Any]:
     return shown | {"shape": list(array.shape)} | {of: repr(value.item()) for of, value in extent.items()}
 
 
-# Data that several cases share, and what is looked at
-
-
-def by_sample(call: Callable, *arguments: Any, samples: Any, **more: Any) -> Any:
-    """Call with the keyword that says which distribution each row belongs to: `samples`, `groups` as it once was."""
-    keyword = "samples" if "samples" in inspect.signature(call).parameters else "groups"
-    return call(*arguments, **{keyword: samples}, **more)
-
-
-@cache
-def modes() -> tuple[gm.Distributions, np.ndarray]:
-    """12 distributions of 24 points in 3 classes, 4 features."""
-    return gm.datasets.make_modes(3, 10.0, points_per_mode=8, offsets=(1.5, 7.5, 13.5, 19.5), random_state=0)
-
-
-@cache
-def metric() -> gm.GroundMetric:
-    return gm.GroundMetricLearner(**QUICK).fit(*modes()).metric_
-
-
-def weighted(D: gm.Distributions) -> gm.Distributions:
-    """The same points with masses of all sizes, some of them 0."""
-    mass = np.random.default_rng(0).random(D.weights.size) ** 4
-    mass[::7] = 0.0
-    return by_sample(gm.Distributions, D.points, samples=np.repeat(D.names, D.sizes), weights=mass, features=D.features)
-
-
-def cohort(seed: int) -> Any:
-    """8 samples of about 40 cells, 80 genes."""
-    types: dict[str, Any] = {"cell_types": ["A", "B"], "n_markers": 5, "n_programme_genes": 10}
-    return gm.datasets.make_cohort(4, 40, 80, confounding=0.5, random_state=seed, **types)
-
-
-def spelled(D: gm.Distributions) -> Found:
-    parts = {name: getattr(D, name) for name in ("names", "bounds", "points", "weights", "order")}
-    return parts | {"dtype": str(D.points.dtype), "means": D.means()} | D.annotations
-
-
-def fitted(learner: Any) -> Found:
-    names = [name for name in sorted(learner.history_) if not name.startswith("seconds")]
-    found = {name: getattr(learner, f"{name}_") for name in ("components", "n_iter", "loss", "converged", "classes")}
-    return found | {"history": np.stack([learner.history_[name] for name in names]), "columns": names}
-
-
-def learned(D: Any, y: Any, strata: Any = None, **options: Any) -> Found:
-    return fitted(gm.GroundMetricLearner(**QUICK | options).fit(D, y, strata=strata))
-
-
-def shipped(plan: gm.transport.Plan) -> Found:
-    names = ("value", "rows", "cols", "mass", "potentials", "status", "pivots", "bounds")
-    return {name: getattr(plan, name) for name in names}
-
-
-# Data and transport
-
-
-@case
-def distributions(folder: Path) -> Found:
-    random, (D, _) = np.random.default_rng(1), modes()
-    values, samples = random.normal(size=(60, 3)), random.permutation(np.repeat(["c", "a", "d", "b"], 15))
-    kinds = {"dense": values, "float32": values.astype(np.float32), "sparse": sparse.csr_matrix(values * (values > 0))}
-    found: dict[str, Any] = {"with mass": spelled(weighted(D).with_mass())}
-    for kind, points in kinds.items():
-        D = by_sample(gm.Distributions, points, samples=samples, weights=random.random(60))
-        parts = {"all": D, "turned": D[[2, 0]], "slice": D[1:3], "drawn": D.subsample(5, random_state=0)}
-        found |= {f"{kind} {name}": spelled(part) for name, part in parts.items()}
-    return found | {"listed": spelled(gm.Distributions.from_arrays([values[:5], values[5:20]], ["x", "y"]))}
-
-
-@case
-def datasets(folder: Path) -> Found:
-    rings, adata = gm.datasets.make_rings(5, random_state=0), cohort(0)
-    sets = {"2d": gm.datasets.synth_2d(0), "200d": gm.datasets.synth_200d(0), "rings": rings, "modes": modes()}
-    found = {name: {"points": D.points, "names": D.names, "y": y} for name, (D, y) in sets.items()}
-    return found | {"cohort": {"X": adata.X, "obs": adata.obs, "var": adata.var, "truth": adata.uns["truth"]}}
-
-
-@case
-def solve(folder: Path) -> Found:
-    random, solve = np.random.default_rng(0), gm.transport.solve
-    x, y = random.normal(size=(60, 3)), random.normal(size=(45, 3))
-    a, b = random.dirichlet(np.ones(60)), random.dirichlet(np.ones(45))
-    cost, moved = (np.linalg.norm(scale * x[:, None] - y, axis=2) for scale in (1.0, 1.05))
-    cold, massive = solve(cost), solve(cost, a, b)
-    plans = {"cold": cold, "warm": solve(moved, start=cold.basis), "stopped": solve(cost, max_pivots=20)}
-    plans |= {"masses": massive, "warm masses": solve(moved, a, b, start=massive.basis)}
-    plans |= {"partial": solve(cost, a, b, solver="partial", share=0.7)}
-    return {name: shipped(plan) for name, plan in plans.items()}
-
-
-@case
-def solve_points(folder: Path) -> Found:
-    random, solve = np.random.default_rng(0), gm.transport.solve_points
-    x, y = random.normal(size=(6000, 3)), random.normal(0.5, 1.5, size=(5000, 3))
-    few, mass = (x[:300], y[:200]), random.dirichlet(np.ones(200))
-    plans = {cost: solve(*few, b=mass, cost=cost) for cost in ("euclidean", "manhattan", "squared")}
-    plans |= {"line": solve(x[:300, :1], y[:200, :1]), "coarse": solve(*few, solver="coarse", n_groups=20)}
-    plans |= {"auto": solve(*few, solver="auto", seconds=1e-4), "tolerance": solve(x, y, tolerance=0.02)}
-    return {name: shipped(plan) for name, plan in plans.items()}
-
-
-@case
-def distances(folder: Path) -> Found:
-    (D, _), learnt = modes(), metric()
-    wide, squared = gm.datasets.synth_200d(0)[0], gm.GroundMetric(learnt.components, D.features, cost="squared")
-    kinds = {"learned": learnt, "squared": squared} | {name: name for name in ("euclidean", "cityblock", "cosine")}
-    found = {name: gm.pairwise_distances(D, metric=kind) for name, kind in kinds.items()}
-    found |= {f"{name}, weighted": gm.pairwise_distances(weighted(D), D[:5], kind) for name, kind in kinds.items()}
-    found |= {"threads": gm.pairwise_distances(D, metric=learnt, n_jobs=2)}
-    found |= {"200d": gm.pairwise_distances(wide.subsample(20, random_state=0)[::3])}
-    return found | {"points": gm.pairwise_distances(D.points[:8], D.points[8:20])}
-
-
-@case
-def distances_by_variants(folder: Path) -> Found:
-    D, small = modes()[0], gm.transport.coarsen(modes()[0], 6)
-    variants: list[dict[str, Any]] = [{"solver": "partial", "share": 0.8}, {"solver": "coarse", "n_groups": 6}]
-    variants += [{"solver": "auto"}, {"solver": "auto", "seconds": 1e-3}, {"max_pivots": 5}]
-    found: dict[str, Any] = {"coarsened": spelled(small.distributions), "radii": small.radii(metric())}
-    for options in variants:
-        each = gm.bounded_distances(D, metric=metric(), **options)
-        found[str(options)] = {"values": each.values, "lower": each.lower, "upper": each.upper, "gap": each.gap}
-    return found
-
-
-@case
-def distances_kept(folder: Path) -> Found:
-    D, options = modes()[0], {"metric": metric(), "keep": folder / "kept"}
-    parts = {"some": D[3:9], "all": D, "turned": D[::-1]}
-    return {name: gm.pairwise_distances(part, **options) for name, part in parts.items()}
-
-
-@case
-def neighbors(folder: Path) -> Found:
-    D, y = gm.datasets.synth_2d(0)
-    D, names = D.subsample(40, random_state=0), ("distances", "indices", "solves")
-    options = {"metric": gm.GroundMetricLearner(**QUICK).fit(D, y).metric_}
-    found = {"among": gm.search_neighbors(D, n_neighbors=3, **options)}
-    found |= {"across": gm.search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
-    found |= {"cosine": gm.search_neighbors(D[:6], D[6:], 2, "cosine")}
-    return {name: dict(zip(names, each, strict=True)) for name, each in found.items()}
-
-
-@case
-def metric_files(folder: Path) -> Found:
-    D, _ = modes()
-    metric().save(folder / "metric.gm")
-    again = gm.GroundMetric.load(folder / "metric.gm")
-    found = {"components": again, "features": again.features, "matrix": again.matrix(), "projected": again.project(D)}
-    found |= {"importance": again.importance(), "bare": again.importance(bare=True)}
-    for of in ("distances", "matrices"):
-        blend = again.blend(gm.GroundMetric.euclidean(4, D.features), 0.3, of=of)
-        found |= {f"points, {of}": blend.distances(D.points[:9]), of: gm.pairwise_distances(D[:4], metric=blend)}
-    return found
-
-
-# Learning
-
-# Cases by name: parameters of the learner, each of them a fit. Names as files of version 0.1 have them, so that the
-# digests keep theirs.
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "learn_linear": [{}, {"n_jobs": 2}, {"margin": 0.5, "init": "random"}, {"n_components": 1, "init": [[1, 0, 0, 0]]}],
-    "learn_diagonal": [{"metric": "diagonal"}, {"metric": "diagonal", "penalty": "l1", "strength": 0.5}],
-    "learn_costs": [{"cost": c, "metric": m} for c in ("manhattan", "squared") for m in ("linear", "diagonal")],
-    "learn_penalties": [{"penalty": penalty} for penalty in (None, "l2_squared", "l1", "group", "nuclear")],
-    "learn_nearest": [{"neighbors": "nearest", "refresh": 2, "n_neighbors": 2}],
-    "learn_stopping": [{"tol": 0.5, "patience": 2}, {"validation_fraction": 0.25, "patience": 2, "max_epochs": 10}],
-    "learn_batches": [{"batch_size": 8}, {"batch_size": 1000}, {"memory": 0.0}, {"max_pivots": 5}],
-    "learn_balanced": [{"class_weight": "balanced"}],
-}
-
-
-def _learn_variants(variants: list[dict[str, Any]], folder: Path) -> Found:
-    D, y = (part[1:] for part in modes())  # classes of different sizes
-    return {str(options): learned(D, y, **read_parameters(options)) for options in variants}
-
-
-CASES |= {name: partial(_learn_variants, variants) for name, variants in VARIANTS.items()}
-
-
-@case
-def learn_points(folder: Path) -> Found:
-    D, y = modes()
-    mixed = np.random.default_rng(0).permutation(D.weights.size)
-    rows, owner, learner = D.points[mixed], np.repeat(np.arange(12), D.sizes)[mixed], gm.GroundMetricLearner(**QUICK)
-    found = {"rows": fitted(by_sample(learner.fit, rows, y[owner], samples=owner)), "moved": learner.transform(rows)}
-    light = gm.Distributions.from_arrays([D[[d]].points.astype(np.float32)[: 9 + d] for d in range(12)])
-    thin = by_sample(gm.Distributions, sparse.csr_matrix(D.points), samples=np.repeat(D.names, D.sizes))
-    found |= {"weighted": learned(weighted(D), y), "float32": learned(light, y), "sparse": learned(thin, y)}
-    for name, (E, z) in {"2d": gm.datasets.synth_2d(0), "200d": gm.datasets.synth_200d(0)}.items():
-        found[name] = learned(E.subsample(30, random_state=0), z)
-    found["fresh"] = fitted(learner.fit(D, y, fresh=lambda epoch: D.subsample(12, random_state=epoch)))
-    return found | {"without samples": learned(rows[::3], y[owner][::3])}
-
-
-@case
-def learn_mapped(folder: Path) -> Found:
-    D, y = gm.datasets.make_rings(6, random_state=0)
-    learner = gm.GroundMetricLearner(form=gm.learning.Mapped(SplineTransformer(n_knots=4)), **QUICK).fit(D, y)
-    learner.metric_.save(folder / "bent.gm")
-    again = gm.GroundMetric.load(folder / "bent.gm", feature_map=learner.feature_map_)
-    return {**fitted(learner), "projected": again.project(D), "distances": gm.pairwise_distances(D, metric=again)}
-
-
-@case
-def learn_labels(folder: Path) -> Found:
-    D, y = modes()
-    value, names = y + np.linspace(0.0, 0.9, 12), ["mild", "worse", "worst"]
-    wanted = np.abs(value[:, None] - value)
-    wanted[2, 7] = wanted[7, 2] = np.nan
-    stage, some = pd.Categorical.from_codes(y, names, ordered=True), np.where(value > 2, np.nan, value)
-    found = {"continuous": learned(D, value, target="ordered"), "stages": learned(D, stage, target="ordered")}
-    found["unknown"] = learned(D, some, target=gm.learning.Ordered(gap=0.2))
-    found["distances"] = learned(D, wanted, target="distances")
-    found["several"] = learned(D, [value, y % 2], target=[gm.learning.Ordered(weight=2), "classes"])
-    return found | {f"strata, {weight}": learned(D, y, np.arange(12) % 2, nuisance=weight) for weight in (0.0, 1.0)}
-
-
-class Stopping(gm.penalties.Frobenius):
-    """A penalty that stops learning after some steps, as an accident would."""
-
-    left = 0  # of the class, so that a checkpoint takes both fits for the same
-
-    def gradient(self, W: np.ndarray) -> np.ndarray:
-        Stopping.left -= 1
-        if Stopping.left < 0:
-            raise InterruptedError
-        return super().gradient(W)
-
-
-@case
-def learn_again(folder: Path) -> Found:
-    options: dict[str, Any] = {
-        "checkpoint": gm.learning.Checkpoint(folder / "state", every=0.0),
-        "batch_size": 16,
-        **QUICK,
-    }
-    learner = gm.GroundMetricLearner(penalty=Stopping(), **options)
-    Stopping.left = 13
-    with contextlib.suppress(InterruptedError):
-        learner.fit(*modes())
-        raise AssertionError("learning was not interrupted")
-    Stopping.left = sys.maxsize
-    return {"resumed": fitted(learner.fit(*modes())), "done": fitted(learner.fit(*modes()))}
-
-
-@case
-def search(folder: Path) -> Found:
-    grid: dict[str, Any] = {"margins": [0.5, 1.0], "strengths": [0.1, 1.0], "validation": 2, "random_state": 0}
-    found: dict[str, Any] = {}
-    for name, patients in (("alone", None), ("patients", np.arange(12) // 2)):
-        model = gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=3), **grid).fit(*modes(), groups=patients)
-        found[name] = {"ground": model.metric_, "scores": pd.DataFrame(model.scores_), "best": model.best_params_}
-    return found
-
-
-@case
-def predictors(folder: Path) -> Found:
-    (D, y), found = modes(), {}
-    for weights, ground in {"distance": metric(), "uniform": gm.GroundMetricLearner(**QUICK)}.items():
-        options: dict[str, Any] = {"n_neighbors": 3, "metric": ground, "weights": weights}
-        model = gm.TransportKNeighborsClassifier(class_weight="balanced", **options).fit(D[::2], y[::2])
-        value = gm.TransportKNeighborsRegressor(**options).fit(D[::2], y[::2])
-        found[weights] = {
-            "predicted": model.predict(D[1::2]), "probabilities": model.predict_proba(D[1::2]),
-            "neighbors": model.kneighbors(D[1::2]), "own": model.kneighbors(), "value": value.predict(D[1::2]),
-        }  # fmt: skip
-    return found
-
-
-@case
-def baselines(folder: Path) -> Found:
-    (D, y), of, found = modes(), gm.baselines, {}
-    plain: list[Any] = [kind(standardise=s) for kind in (of.Euclidean, of.Manhattan, of.Cosine) for s in (False, True)]
-    plain += [of.NCA(2, max_iter=10, random_state=0), of.PCAEuclidean(2, random_state=0), of.LinearDiscriminant(2)]
-    plain += [of.Composition(4, random_state=0), of.Composition(annotation="mode"), of.PseudobulkLogistic()]
-    plain += [of.PseudobulkNeighbors(statistics="mean_sd"), of.by_name("logistic", C=1.0, class_weight="balanced")]
-    for method in plain:
-        method.fit(D[::2], y[::2])
-        asked = [name for name in ("distances", "predict_proba") if hasattr(method, name)]
-        found[str(method)] = {name: getattr(method, name)(D[1::2]) for name in asked}
-        found[str(method)] |= {"points": method.point_distances(D.points[:9])}
-    return found
-
-
-# Evaluation and interpretation
-
-
-@case
-def statistics(folder: Path) -> Found:
-    random, of, y, who = np.random.default_rng(0), gm.evaluation, np.repeat([0, 1], 10), np.arange(20) // 2
-    (one, other), draws = random.random((2, 20)), of.resample(who, y, 200)
-    score, rival = (lambda weights, values=values: weights @ values / weights.sum(axis=-1) for values in (one, other))
-    away, probabilities = np.abs(one[:, None] - one), np.stack([one, 1.0 - one], axis=1)
-    splits = {"one": of.leave_one_out(y), "one group": of.leave_one_group_out(who)}
-    for name, groups in (("alone", None), ("groups", who)):
-        splits[f"shuffled, {name}"] = of.shuffled(y, groups=groups, n_splits=3, random_state=0)
-        splits[f"folds, {name}"] = of.folds(y, groups=groups, n_repeats=2, random_state=0)
-    return {
-        "draws": draws, "bootstrap": of.bootstrap(score, draws), "paired": of.paired_bootstrap(score, rival, draws),
-        "t": of.corrected_t(one, 0.25), "paired t": of.paired_t(one, other, 0.25), "holm": of.holm([*other, np.nan]),
-        "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
-        "clusters": of.cluster_scores(away, y), "merged": of.cluster_scores(away, y, threshold="median"),
-        "splits": splits,
-    }  # fmt: skip
-
-
-@case
-def compare(folder: Path) -> Found:
-    (D, y), of, found = modes(), gm.evaluation, {}
-    methods = {"learned": gm.GroundMetricLearner(**QUICK), "Euclidean": gm.baselines.Euclidean()}
-    methods["logistic"] = gm.baselines.PseudobulkLogistic(C=1.0)
-    options: dict[str, Any] = {
-        "n_neighbors": 3,
-        "n_point_neighbors": 10,
-        "clustering": "test",
-        "resume": folder / "kept",
-    }
-    for splits in (of.folds(y, n_splits=3, random_state=0), of.shuffled(y, n_splits=3, test_size=0.4, random_state=0)):
-        for time_of in ("first", "again"):  # the second time, from the folder
-            result = of.compare(methods, D, y, cv=splits, **options)
-            found[f"{len(found)} {time_of}"] = {
-                "points": result.scores(level="points"), "clusters": result.scores("silhouette", "clusters"),
-                "estimates": {name: result.estimate(name) for name in methods}, "leads": result.against("learned"),
-                "predictions": {name: result.predictions(name) for name in methods}, "scores": result.scores(),
-            }  # fmt: skip
-    return found
-
-
-@case
-def permutations(folder: Path) -> Found:
-    test = partial(gm.evaluation.permutation_test, n_permutations=7, cv=2, n_neighbors=3, random_state=0)
-    learner, patients = gm.GroundMetricLearner(max_epochs=2, random_state=0), np.arange(12) // 2
-    return {"learned": test(learner, *modes()), "groups": test(gm.baselines.Euclidean(), *modes(), groups=patients)}
-
-
-@case
-def interpretation(folder: Path) -> Found:
-    (D, y), of = modes(), gm.interpret
-    bootstrap: dict[str, Any] = {"annotation": "mode", "groups": np.arange(12) // 2, "n_draws": 50}
-    return {
-        "axes": of.canonical_axes(metric(), D, y, annotation="mode", max_partners=3),
-        "flow": of.flow(D, 0, 1, metric(), "mode", y=y, max_pairs=5),
-        "pairs": of.feature_pairs(metric(), 4),
-        "features": of.read_features(metric(), D, y, annotation="mode"),
-        "relevance": of.annotation_relevance(metric(), D, y, max_partners=3, **bootstrap).table(),
-    }  # fmt: skip
-
-
-@case
-def stability(folder: Path) -> Found:
-    options: dict[str, Any] = {"n_refits": 4, "n_permutations": 5, "epochs": 2, "max_points": 15, "n_top": 2}
-    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), **options)
-    return {"all": found, "table": found.table(), "discoveries": found.discoveries}
-
-
-@case
-def enrichment(folder: Path) -> Found:
-    random, names = np.random.default_rng(0), [f"g{k}" for k in range(60)]
-    sets = {f"set {k}": random.choice(names, 6 + 2 * k, replace=False).tolist() for k in range(5)}
-    return {"top": gm.interpret.over_representation(names[:12], names, sets)}
-
-
-# AnnData and the command line
-
-
-@case
-def cells(folder: Path) -> Found:
-    adata, new = cohort(0), cohort(1)[:, ::-1].copy()
-    gm.pp.select_genes(adata)
-    gm.pp.subsample(adata, "sample", 30)
-    gm.tl.learn(adata, "sample", "condition", batch_key="batch", n_cells=20, **QUICK)
-    gm.tl.average(adata, 0.4)
-    gm.tl.cell_relevance(adata, max_partners=2)
-    gm.tl.cell_relevance(adata, method="held_out", n_neighbors=10, n_repeats=1)
-    samples = gm.tl.samples(adata, n_neighbors=4)
-    gm.tl.trajectory(samples, "control", n_neighbors=3)
-    new.obs["sample"] = "new " + new.obs["sample"].astype(str)
-    placed = gm.tl.transfer(new, adata, n_neighbors=3, n_cells=20)
-    again = gm.tl.learn(cohort(0), "sample", "condition", n_cells=10, resample=True, genes="all", copy=True, **QUICK)
-    parts = {"old": adata, "samples": samples, "new": new, "placed": placed, "resampled": again}
-    tables = ("X", "obs", "var", "obsm", "varm", "obsp")
-    return {name: {table: getattr(part, table) for table in tables} for name, part in parts.items()}
-
-
-@case
-def command_line(folder: Path) -> Found:
-    adata = cohort(0)
-    new = adata.obs["sample"].isin(["S04", "S08"])
-    adata[~new].write_h5ad(folder / "cells.h5ad")
-    adata[new].write_h5ad(folder / "new.h5ad")
-    columns = ["--sample", "sample", "--label", "condition", "--cells-per-sample", "20"]
-    run_command(folder, "learn", "cells.h5ad", *columns, "--epochs", "4", "-o", "learned")
-    run_command(folder, "predict", "learned", "new.h5ad", "--neighbors", "3", "-o", "predicted")
-    methods = ["--methods", "euclidean,logistic", "--cv", "k-fold", "--n-splits", "2", "--permutations", "3"]
-    run_command(folder, "evaluate", "cells.h5ad", *columns, *methods, "-o", "evaluated")
-    found: dict[str, Any] = {"metric.gm": gm.GroundMetric.load(folder / "learned" / "metric.gm")}
-    for path in sorted(folder.glob("*/*.csv")):
-        found[f"{path.parent.name}/{path.name}"] = pd.read_csv(path, float_precision="round_trip")
-    for path in sorted(folder.glob("*/*.json")):
-        found[f"{path.parent.name}/{path.name}"] = json.loads(path.read_text())
-    return found
-
-
-def run_command(folder: Path, command: str, *arguments: str) -> None:
-    """Run a command in the folder; what it prints is shown only if it fails."""
-    told = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
-        code = cli.main([command, *arguments])
-    if code != 0:
-        raise RuntimeError(f"groundmetric {command} ended with code {code}: {told.getvalue()}")
-
-
-# The program
-
-
 def run(name: str) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few epochs do not converge
@@ -536,7 +104,7 @@ def write(cases: Found) -> None:
     for name, rows in cases.items():
         lines = ",\n".join(f"  {json.dumps(entry)}: {json.dumps(row)}" for entry, row in rows.items())
         parts.append(f" {json.dumps(name)}: {{\n{lines}\n }}")
-    KEPT.write_text(f'{{"libraries": {json.dumps(libraries())},\n"cases": {{\n' + ",\n".join(parts) + "\n}}\n")
+    REFERENCE.write_text(f'{{"libraries": {json.dumps(libraries())},\n"cases": {{\n' + ",\n".join(parts) + "\n}}\n")
 
 
 def libraries() -> dict[str, str]:
@@ -545,37 +113,37 @@ def libraries() -> dict[str, str]:
 
 
 def check(name: str, old: Found | None) -> tuple[dict[str, Any], bool]:
-    """Run a case, compare it unless there is nothing to compare with, and say so in a line; whether all is well."""
+    """Run a case, compare it unless there is nothing to compare with, and print a line; whether nothing differs."""
     found: dict[str, Any] = {}
-    started, said, lines = time.perf_counter(), "kept", []
+    started, verdict, lines = time.perf_counter(), "written", []
     try:
         found = run(name)
         if old is not None:
             lines = list(differences(old, found))
-            said = "DIFFERENT" if lines else "same"
+            verdict = "DIFFERENT" if lines else "same"
     except Exception as error:  # the other cases are still worth knowing
-        said, lines = "FAILED", [f"{type(error).__name__}: {error}"]
-    print(f"{name:<24}{said:<10}{len(found):>5} entries {time.perf_counter() - started:6.1f} s")
+        verdict, lines = "FAILED", [f"{type(error).__name__}: {error}"]
+    print(f"{name:<24}{verdict:<10}{len(found):>5} entries {time.perf_counter() - started:6.1f} s")
     print("".join(f"    {line}\n" for line in lines), end="", flush=True)
     return found, not lines
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compare the results of small runs with those that are kept.")
+    parser = argparse.ArgumentParser(description="Compare the results of small runs with digests.json.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(CASES)}; none: all")
-    parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} rather than compare with it")
+    parser.add_argument("--keep", action="store_true", help=f"write {REFERENCE.name} rather than compare with it")
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(CASES)):
         parser.error(f"no case is called {unknown[0]!r}: there are {', '.join(CASES)}")
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"libraries": libraries(), "cases": {}}
-    if kept["libraries"] != libraries():
-        print(f"kept with {kept['libraries']}, here are {libraries()}: last bits may differ")
+    reference = json.loads(REFERENCE.read_text()) if REFERENCE.exists() else {"libraries": libraries(), "cases": {}}
+    if reference["libraries"] != libraries():
+        print(f"digests.json is of {reference['libraries']}, here are {libraries()}: last bits may differ")
     found, wrong = {}, []
     for name in options.names or CASES:
-        found[name], well = check(name, None if options.keep else kept["cases"].get(name, {}))
+        found[name], well = check(name, None if options.keep else reference["cases"].get(name, {}))
         wrong += [] if well else [name]
     if options.keep and not wrong:
-        write((kept["cases"] if options.names else {}) | found)
+        write((reference["cases"] if options.names else {}) | found)
     print(f"NOT THE SAME: {', '.join(wrong)}" if wrong else f"{len(found)} cases: nothing is wrong")
     return 1 if wrong else 0
 

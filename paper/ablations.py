@@ -10,8 +10,8 @@ import numpy as np
 
 from groundmetric._internal.tables import markdown, number, prose, write_records
 from groundmetric.estimators import GroundMetricLearner
-from groundmetric.evaluation._cache import run_cached
 from groundmetric.evaluation._run import Cohort, Protocol, attempt
+from groundmetric.evaluation._tasks import run_cached
 from groundmetric.learning import EarlyStopping
 
 from . import published as paper

@@ -10,7 +10,7 @@ import numpy as np
 from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_records
 from groundmetric.distances import pairwise_distances
 from groundmetric.evaluation import Comparison, compare, vote
-from groundmetric.evaluation._cache import run_cached
+from groundmetric.evaluation._tasks import run_cached
 from groundmetric.metrics.base import GroundMetric
 
 from . import baselines

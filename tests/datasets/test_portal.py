@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+import requests
 from anndata import AnnData
 
 from groundmetric.datasets import PAPER_DATASETS, cellxgene, cellxgene_file, portal
-from groundmetric.datasets import portal as download
 
 ID = PAPER_DATASETS["breast"].dataset_id
 DATASET, VERSION = "00000000-0000-4000-8000-000000000000", "11111111-0000-4000-8000-000000000000"
@@ -51,7 +51,7 @@ def stall(request):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(download, "_PAUSE", 0.0)
+    monkeypatch.setattr(portal, "_PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Portal)
     server.daemon_threads = True
@@ -149,9 +149,9 @@ def half(request):
 
 
 FAULTS = {
-    "half": (half, "the transfer ended after 100 of 200 bytes"),
-    "dead": (die, "(closed connection without response|Connection reset|connection was closed)"),
-    "busy": ((503, b"later"), "HTTP Error 503: Service Unavailable"),
+    "half": (half, "IncompleteRead\\(100 bytes read, 100 more expected\\)"),
+    "dead": (die, "(closed connection without response|Connection reset|Connection aborted)"),
+    "busy": ((503, b"later"), "503 Server Error: Service Unavailable"),
     "silent": (stall, "timed out"),
     "empty": ((200, b""), "the transfer ended after 0 of 0 bytes"),
 }
@@ -184,7 +184,7 @@ def test_a_page_is_not_taken_for_the_file(server, get, tmp_path):
 
 
 def test_without_internet_the_error_says_how_to_get_the_file(get, monkeypatch):
-    monkeypatch.setattr(download, "_PAUSE", 0.0)
+    monkeypatch.setattr(portal, "_PAUSE", 0.0)
     with socket.socket() as taken:  # a port at which nobody listens
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -198,7 +198,7 @@ def test_an_interrupted_download_leaves_nothing(server, get, content, tmp_path, 
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(download, "_copy", interrupt)
+    monkeypatch.setattr(portal._HDF5Content, "write", interrupt)
     with pytest.raises(KeyboardInterrupt):
         get()
     assert left(tmp_path) == []
@@ -234,7 +234,7 @@ def test_a_bar_is_shown_on_a_terminal_only(server, get, content, capsys, monkeyp
     path.unlink()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     get()
-    assert f"{ID}.h5ad: 100%" in capsys.readouterr().err
+    assert "100%" in capsys.readouterr().err
     path.unlink()
     get(progress=False)
     assert capsys.readouterr().err == ""
@@ -301,20 +301,21 @@ def test_a_redirect_leads_nowhere_but_to_the_web(server, get, tmp_path, place):
         request.end_headers()
 
     server.answers[f"/{ID}.h5ad"] = [redirect]
-    with pytest.raises(ConnectionError, match=r"may not lead to ftp|Redirection to url 'file:"):
+    with pytest.raises(ConnectionError, match=r"http may not lead to (ftp|file)"):
         get()
     assert left(tmp_path) == []
 
 
 @pytest.mark.parametrize(("before", "after", "allowed"), [("https", "http", False), ("http", "https", True)])
 def test_a_redirect_does_not_give_up_https(before, after, allowed):
-    request, answer = download.urllib.request.Request(f"{before}://a/x"), io.BytesIO()
-    follow = lambda: download._Redirects().redirect_request(request, answer, 302, "", {}, f"{after}://b/x")  # noqa: E731
+    answer = requests.Response()
+    answer.status_code, answer.url, answer.raw = 302, f"{before}://a/x", io.BytesIO()
+    answer.headers["Location"] = f"{after}://b/x"
     if allowed:
-        assert follow().full_url == "https://b/x"
+        portal._Answers().see(answer)
     else:
         with pytest.raises(ValueError, match="https may not lead to http"):
-            follow()
+            portal._Answers().see(answer)
 
 
 def test_halves_that_killed_downloads_left_are_removed(server, get, content, tmp_path):

@@ -12,8 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from groundmetric import TransportKNeighborsClassifier
 from groundmetric._internal.executor import InterruptedWarning
 from groundmetric.evaluation._run import Cohort, Protocol, Result, attempt
-from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores
-from groundmetric.evaluation.votes import vote
+from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores, vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort
 

@@ -1,14 +1,148 @@
-"""Scores: scikit-learn's where it has them, and sensible where classes are absent."""
+"""Votes, scores and clusters: scikit-learn's where it has them, known answers, absent classes."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.cluster import AgglomerativeClustering
+from sklearn.metrics import (
+    accuracy_score,
+    adjusted_rand_score,
+    balanced_accuracy_score,
+    f1_score,
+    mutual_info_score,
+    roc_auc_score,
+    silhouette_score,
+)
+from sklearn.neighbors import KNeighborsClassifier
 
-from groundmetric.evaluation import scores
-from groundmetric.evaluation.scores import score_codes, score_counts
+from groundmetric import GroundMetric, TransportKNeighborsClassifier
+from groundmetric.estimators._base import class_shares
+from groundmetric.evaluation import cluster_distributions, cluster_points, cluster_scores, scores, vote
+from groundmetric.evaluation.scores import k_nearest, nearest_distributions, score_codes, score_counts, vote_points
+
+from .methods import euclidean, knowing, tiny_cohort
+
+D, y = tiny_cohort()
+
+
+@pytest.mark.parametrize("weights", ["distance", "uniform"])
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_votes_are_those_of_scikit_learn(weights, k):
+    random = np.random.default_rng(0)
+    labels, distances = random.choice(["a", "b", "c"], 40), random.random((25, 40))
+    known = KNeighborsClassifier(k, metric="precomputed", weights=weights).fit(np.zeros((40, 40)), labels)
+    assert_allclose(
+        vote(distances, labels, ["a", "b", "c"], n_neighbors=k, weights=weights), known.predict_proba(distances)
+    )
+
+
+def test_votes_by_hand():
+    distances = [[2.0, 1.0, 4.0, 9.0], [0.0, 3.0, 0.0, 1.0]]
+    labels = ["a", "b", "b", "a"]
+    assert_allclose(vote(distances, labels, ["a", "b"], n_neighbors=3), [[0.5 / 1.75, 1.25 / 1.75], [0.5, 0.5]])
+    assert_allclose(
+        vote(distances, labels, ["a", "b"], n_neighbors=3, weights="uniform"), [[1 / 3, 2 / 3], [2 / 3, 1 / 3]]
+    )
+
+
+def test_a_class_that_nobody_has_gets_no_votes():
+    assert_array_equal(vote([[1.0, 2.0]], ["b", "b"], ["a", "b"]), [[0.0, 1.0]])
+
+
+def test_all_vote_where_there_are_fewer_than_k():
+    assert_allclose(vote([[1.0, 2.0]], ["a", "b"], ["a", "b"], n_neighbors=100), [[2 / 3, 1 / 3]])
+
+
+@given(st.integers(1, 12), st.integers(0, 1000))
+def test_of_equally_distant_ones_those_that_come_first_are_taken(k, seed):
+    distances = np.random.default_rng(seed).integers(0, 4, (6, 12)).astype(float)
+    nearest, places = k_nearest(distances, k)
+    expected = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    assert_array_equal(places, expected)
+    assert_array_equal(nearest, np.take_along_axis(distances, expected, axis=1))
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-150, 1e150, 1e300])
+def test_votes_do_not_depend_on_the_scale_not_even_a_tiny_one(scale):
+    assert_allclose(class_shares(np.array([[1.0, 2.0]]) * scale, np.array([[0, 1]]), 2, "distance"), [[2 / 3, 1 / 3]])
+
+
+@given(st.integers(0, 1000))
+def test_balanced_votes_are_plain_ones_where_classes_are_equally_common(seed):
+    random = np.random.default_rng(seed)
+    nearest, codes = np.sort(random.uniform(size=(4, 3)), axis=1), random.integers(0, 2, (4, 3))
+    plain = class_shares(nearest, codes, 2, "distance")
+    assert_allclose(class_shares(nearest, codes, 2, "distance", among=np.array([0, 1] * 5)), plain)
+    rare = class_shares(nearest, codes, 2, "distance", among=np.array([0] * 9 + [1]))
+    assert np.all(rare[:, 1] >= plain[:, 1])
+
+
+def test_the_pruned_search_votes_like_the_classifier():
+    method = knowing().fit(D[::2], y[::2])
+    nearest, places = nearest_distributions(method, D[::2], D[1::2], 3)
+    classifier = TransportKNeighborsClassifier(3, metric=method.metric_).fit(D[::2], y[::2])
+    assert_allclose(class_shares(nearest, y[::2][places], 3, "distance"), classifier.predict_proba(D[1::2]))
+
+
+def test_distances_of_the_methods_own_are_used_where_it_has_them():
+    method = knowing().fit(D, y)
+
+    class Reversed(type(method)):
+        def distances(self, A, B=None, *, n_jobs=None):
+            return 1.0 / (1.0 + super().distances(A, B))
+
+    odd = Reversed().fit(D, y)
+    assert_array_equal(nearest_distributions(odd, D, D[:4], 1)[1].ravel(), method.distances(D[:4], D).argmax(axis=1))
+
+
+@pytest.mark.parametrize("make", [euclidean, knowing])
+@pytest.mark.parametrize("as_points", [np.asarray, sparse.csr_matrix])
+def test_points_are_voted_on_in_blocks(monkeypatch, make, as_points):
+    codes = np.repeat(y, D.sizes)
+    method = make().fit(D, y)
+    train, test = as_points(D.points[::2]), as_points(D.points[1::2])
+    whole = vote_points(method, train, codes[::2], test, 3, 100, "distance")
+    assert_allclose(
+        whole, vote(method.point_distances(test, train), codes[::2], [0, 1, 2], n_neighbors=100), atol=1e-12
+    )
+    monkeypatch.setitem(vote_points.__globals__, "_BLOCK", 500)
+    assert_allclose(vote_points(method, train, codes[::2], test, 3, 100, "distance"), whole, atol=1e-12)
+
+
+def test_blocks_bound_what_is_held_at_a_time(monkeypatch):
+    monkeypatch.setitem(vote_points.__globals__, "_BLOCK", 200)
+    asked = []
+
+    class Watching:
+        def point_distances(self, x, y=None):
+            asked.append((x.shape[0], y.shape[0]))
+            return GroundMetric.euclidean(2).distances(x, y)
+
+    vote_points(Watching(), D.points[:50], np.zeros(50, int), D.points[:10], 1, 5, "uniform")
+    assert asked == [(4, 50), (4, 50), (2, 50)]
+
+
+@pytest.mark.parametrize(
+    ("distances", "options", "message"),
+    [
+        ([[1.0, np.nan]], {}, "distances contain nan"),
+        ([[1.0, np.inf]], {}, "distances contain inf"),
+        ([[1.0, -0.1]], {}, "distances contain -0.1: they cannot be negative"),
+        ([[1.0]], {}, r"shape \(1, 1\): expected a column for each of 2"),
+        ([[1.0, 2.0]], {"n_neighbors": 0}, "n_neighbors is 0: expected a whole number of at least 1"),
+        ([[1.0, 2.0]], {"weights": "cubic"}, "weights is 'cubic': expected 'distance' or 'uniform'"),
+    ],
+)
+def test_distances_that_cannot_be_voted_with_are_refused(distances, options, message):
+    with pytest.raises(ValueError, match=message):
+        vote(distances, ["a", "b"], ["a", "b"], **options)
+
+
+def test_rounding_below_zero_counts_as_zero():
+    assert_allclose(vote([[-1e-16, 1.0]], ["a", "b"], ["a", "b"]), [[1.0, 0.0]])
 
 
 @given(st.integers(2, 4), st.integers(0, 10_000))
@@ -94,3 +228,114 @@ def test_counts_of_points_score_like_the_points_themselves():
 def test_what_does_not_fit_is_refused(y, chances, message):
     with pytest.raises(ValueError, match=message):
         scores(y, chances, ["a", "b"])
+
+
+LINE = np.abs(np.subtract.outer([0.0, 1.0, 10.0, 11.0, 30.0], [0.0, 1.0, 10.0, 11.0, 30.0]))
+
+
+def test_clusters_that_are_the_classes():
+    found = cluster_scores(LINE, ["a", "a", "b", "b", "c"])
+    entropy = -(0.4 * np.log(0.4) * 2 + 0.2 * np.log(0.2))
+    assert_allclose(found["mutual_information"], entropy)
+    assert_allclose(
+        [found["adjusted_rand"], found["variation_of_information"], found["n_clusters"]], [1.0, 0.0, 3.0], atol=1e-12
+    )
+
+
+def test_variation_of_information_by_hand():
+    found = cluster_scores(LINE, ["a", "b", "a", "b", "a"], n_clusters=2)  # clusters: the last one, and the rest
+    assert found["n_clusters"] == 2
+    joint = [0.4, 0.4, 0.2]  # (rest, a), (rest, b), (last, a)
+    shared = sum(p * np.log(p / (q * r)) for p, q, r in zip(joint, [0.8, 0.8, 0.2], [0.6, 0.4, 0.6], strict=True))
+    entropies = -sum(p * np.log(p) for p in (0.8, 0.2, 0.6, 0.4))
+    assert_allclose(found["mutual_information"], shared)
+    assert_allclose(found["variation_of_information"], entropies - 2 * shared)
+
+
+@pytest.mark.parametrize("options", [{"n_clusters": 4}, {"threshold": 0.4}, {"threshold": "median"}, {}])
+def test_clusters_are_those_of_scikit_learn(options):
+    random = np.random.default_rng(0)
+    points, labels = random.random((30, 2)), random.integers(0, 3, 30)
+    distances = np.linalg.norm(points[:, None] - points, axis=2)
+    threshold = options.get("threshold")
+    if threshold == "median":
+        threshold = np.median(distances[np.triu_indices(30, 1)])
+    clusters = options.get("n_clusters", 3 if threshold is None else None)
+    model = AgglomerativeClustering(clusters, metric="precomputed", linkage="average", distance_threshold=threshold)
+    expected = model.fit_predict(distances)
+    found = cluster_scores(distances, labels, **options)
+    assert found["n_clusters"] == expected.max() + 1
+    assert_allclose(found["adjusted_rand"], adjusted_rand_score(labels, expected))
+    assert_allclose(found["mutual_information"], mutual_info_score(labels, expected))
+    assert_allclose(found["silhouette"], silhouette_score(distances, labels, metric="precomputed"))
+
+
+def test_the_right_metric_clusters_distributions_and_euclid_does_not():
+    right, wrong = (cluster_distributions(make().fit(D, y), D, y) for make in (knowing, euclidean))
+    assert right["adjusted_rand"] > 0.9 > 0.3 > wrong["adjusted_rand"]
+    assert right["silhouette"] > 0.4 > 0.1 > wrong["silhouette"]
+
+
+def test_points_of_the_centre_mode_only():
+    method = knowing().fit(D, y)
+    centre = cluster_points(method, D, y, only={"mode": "centre"}, n_clusters=3)
+    everything = cluster_points(method, D, y, n_clusters=3)
+    assert centre["adjusted_rand"] > 0.4 > 0.1 > everything["adjusted_rand"]
+    chosen = D.annotations["mode"] == "centre"
+    distances = method.point_distances(D.points[chosen])
+    assert centre == cluster_scores(distances, np.repeat(y, D.sizes)[chosen], n_clusters=3)
+    assert cluster_points(method, D, y) == cluster_scores(
+        method.point_distances(D.points), np.repeat(y, D.sizes), threshold="median"
+    )
+
+
+def test_several_values_may_be_wanted():
+    method = knowing().fit(D, y)
+    both = cluster_points(method, D, y, only={"mode": ["low", "high"]}, n_clusters=2)
+    assert both["adjusted_rand"] < 0.05  # the two shared modes are two clusters, and say nothing of the class
+
+
+def test_of_many_points_some_are_drawn_the_same_ones_every_time():
+    asked = []
+
+    class Watching:
+        def point_distances(self, x, y=None):
+            asked.append(x)
+            return knowing().fit(D, None).point_distances(x)
+
+    first, second = (cluster_points(Watching(), D, y, max_points=30, random_state=1) for _ in range(2))
+    assert [x.shape[0] for x in asked] == [30, 30]
+    assert first == second
+
+
+@pytest.mark.parametrize("labels", [["a"], ["a", "a"], []])
+def test_where_there_is_nothing_to_find_nothing_is_claimed(labels):
+    assert np.isnan(list(cluster_scores(np.zeros((len(labels), len(labels))), labels).values())).all()
+
+
+def test_as_many_classes_as_items_have_no_silhouette():
+    found = cluster_scores([[0.0, 1.0], [1.0, 0.0]], ["a", "b"])
+    assert found["adjusted_rand"] == 1.0
+    assert np.isnan(found["silhouette"])
+
+
+def test_identical_items_are_one_cluster():
+    found = cluster_scores(np.zeros((4, 4)), ["a", "a", "b", "b"], threshold="median")
+    assert found["n_clusters"] == 1
+    assert found["mutual_information"] == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cluster_scores([[0.0, 1.0]], ["a"]), r"shape \(1, 2\): expected a square matrix"),
+        (lambda: cluster_scores([[0.0, np.nan], [np.nan, 0.0]], ["a", "b"]), "NaN or infinity"),
+        (lambda: cluster_scores(LINE, list("aabbb"), n_clusters=2, threshold=1.0), "both n_clusters"),
+        (lambda: cluster_points(knowing().fit(D, y), D, y, only={"type": "T"}), "no annotation 'type': there are"),
+        (lambda: cluster_points(knowing().fit(D, y), D, y, only={"mode": "?"}), r"no point has {'mode': '\?'}"),
+        (lambda: cluster_points(knowing().fit(D, y), D, y, max_points=1), "max_points is 1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_clustered_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

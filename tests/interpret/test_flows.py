@@ -1,9 +1,12 @@
-"""Flows add up to masses and distances; what moves adds up to the cost."""
+"""Flows against plans; relevance of kinds of points: known answers, groups and draws."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from groundmetric.interpret import flow
+from groundmetric import Distributions, GroundMetric
+from groundmetric.interpret import annotation_relevance, flow
+from groundmetric.interpret.flows import PairCosts, partners
 
 
 def test_flow_of_two_keeps_masses_and_sums_to_their_distance(case):
@@ -43,9 +46,68 @@ def test_cells_of_the_diseased_type_move_farthest(case):
 def test_what_cannot_be_moved(case):
     with pytest.raises(ValueError, match="no distribution 'S99'"):
         flow(case.D, "S99", "S01", case.learner, "cell_type")
-    with pytest.raises(ValueError, match="a place from 0 to 11"):
+    with pytest.raises(ValueError, match="an index from 0 to 11"):
         flow(case.D, 12, "S01", case.learner, "cell_type")
     with pytest.raises(ValueError, match="same single distribution"):
         flow(case.D, "S01", "S01", case.learner, "cell_type")
     with pytest.raises(ValueError, match="label 'ill'"):
         flow(case.D, "ill", "control", case.learner, "cell_type", y=case.y)
+
+
+def test_shares_sum_to_one_and_the_right_type_is_first_and_sure(case):
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=200)
+    np.testing.assert_allclose(found.share.sum(), 1.0)
+    first = int(found.share.argmax())
+    assert found.values[first] == case.acts_in
+    assert found.first[first] > 0.95
+    low, high = found.interval
+    assert np.all(low <= high)
+    assert low[first] > np.delete(high, first).max()
+    assert found.table()["value"][0] == case.acts_in
+
+
+def test_relevance_shares_out_how_much_farther_other_classes_are(case):
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2)
+    distances = case.learner.distances(case.D)
+    other = case.y[:, None] != case.y
+    own = ~other & ~np.eye(len(case.D), dtype=bool)
+    between, within = distances[other].mean(), distances[own].mean()
+    np.testing.assert_allclose(found.mass @ found.relevance, (between - within) / between)
+
+
+def test_weights_of_pair_costs_are_copies_that_are_not_compared_with_each_other():
+    random = np.random.RandomState(0)
+    codes = np.array([0, 0, 0, 1, 1])
+    pairs = partners(codes, 10, random)
+    costs = random.uniform(size=(len(pairs), 2, 1))
+    weights = np.array([2, 1, 0, 1, 3])
+    copies = np.repeat(np.arange(5), weights)
+    expected = np.zeros((2, 2, 1))
+    counted = 0
+    for d in copies:
+        rows = [np.flatnonzero((pairs[:, 0] == d) & (pairs[:, 1] == e))[0] for e in copies if e != d]
+        same = codes[pairs[rows, 1]] == codes[d]
+        if same.any():
+            counted += 1
+            expected += [costs[rows][~same].mean(axis=0), costs[rows][same].mean(axis=0)]
+    np.testing.assert_allclose(PairCosts(pairs, costs, codes).means(weights), expected / counted)
+
+
+def test_what_is_named_by_points_is_not_taken_for_being_in_the_order_of_the_distributions():
+    points, owner = np.arange(12.0)[:, None], np.tile(list("abcd"), 3)
+    D = Distributions(points, owner)
+    kinds = pd.Series(np.arange(12) % 3, [f"cell {k}" for k in range(12)])
+    metric, y = GroundMetric.euclidean(1), ["u", "u", "v", "v"]
+    with pytest.raises(ValueError, match=r"annotation is named by points, .* annotation\.to_numpy\(\)\[D\.order\]"):
+        annotation_relevance(metric, D, y, kinds, n_draws=2)
+    assert len(annotation_relevance(metric, D, y, kinds.to_numpy()[D.order], n_draws=2).values) == 3
+
+
+def test_groups_are_drawn_together(case):
+    groups = np.arange(len(case.D)) // 6  # one group per class: nothing varies
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=groups, n_draws=20)
+    np.testing.assert_allclose(found.draws, np.tile(found.share, (20, 1)))
+    one = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=["a"] * len(case.D), n_draws=20)
+    assert np.isnan(one.interval).all()
+    with pytest.raises(ValueError, match="confidence is 95"):
+        annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2, confidence=95)

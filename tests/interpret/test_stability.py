@@ -1,4 +1,4 @@
-"""Refits and permutations: drawn as they should be, the same for any number of workers, and honest."""
+"""Stability: known answers, seeds and groups; discoveries: p- and q-values from few permutations."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from sklearn.base import clone
 import groundmetric as gm
 from groundmetric.evaluation.permutation import exchangeable
 from groundmetric.interpret import stability
-from groundmetric.interpret._refits import Reference, bootstrap_places, canonical, n_partitions, thinned
+from groundmetric.interpret._refits import Reference, bootstrap_indices, canonical, n_partitions, thinned
 from groundmetric.interpret.stability import discoveries
 
 OPTIONS = {"n_top": 4, "random_state": 0}
@@ -32,7 +32,7 @@ def test_features_of_the_programme_are_found_again_and_sure(case, found):
     assert np.median(low[programme]) > high[~programme].max()
     assert found.agreement == 1.0
     assert found.table()["q"][0] == found.smallest_p == pytest.approx(1 / 40)
-    assert "with q < 0.05; 12 refits, 39 permutations of distributions, no q below 0.025" in repr(found)
+    assert "with q < 0.05; 12 refits, 39 permutations of distributions, smallest q about 0.025" in repr(found)
 
 
 def test_axes_agree_between_refits_and_not_with_exchanged_labels(found):
@@ -57,9 +57,12 @@ def test_of_many_arrangements_of_labels_few_give_a_small_q(found):
 
 def test_same_seed_same_result_for_any_number_of_workers(case):
     few = {"n_refits": 2, "n_permutations": 5, "epochs": 2, "max_points": 15, **OPTIONS}
-    with pytest.warns(UserWarning, match=r"no q-value below 0\.17"):
+    with pytest.warns(UserWarning, match=r"smallest q-value .* about 0\.17"):
         one = stability(case.learner, case.D, case.y, **few)
-    with pytest.warns(UserWarning, match=r"no q-value below 0\.17"), joblib.parallel_config("threading"):
+    with (
+        pytest.warns(UserWarning, match=r"smallest q-value .* about 0\.17"),
+        joblib.parallel_config("threading"),
+    ):
         two = stability(case.learner, case.D, case.y, n_jobs=2, **few)
     np.testing.assert_array_equal(one.refits, two.refits)
     np.testing.assert_array_equal(one.null, two.null)
@@ -103,7 +106,7 @@ def test_random_starts_are_trained_in_full_and_an_order_by_chance_is_noticed(cas
 def test_bootstrap_keeps_class_sizes_and_two_of_each(grouped):
     codes = np.array([0, 0, 0, 0, 1, 1, 2])
     groups = ["a", "a", "b", "b", "c", "d", "e"] if grouped else None
-    draws = bootstrap_places(codes, groups, 200, np.random.RandomState(0))
+    draws = bootstrap_indices(codes, groups, 200, np.random.RandomState(0))
     assert len(draws) == 200
     for places in draws:
         assert np.bincount(codes[places]).tolist() == [4, 2, 1]
@@ -116,7 +119,7 @@ def test_bootstrap_keeps_class_sizes_and_two_of_each(grouped):
 
 def test_groups_that_leave_nothing_to_draw():
     with pytest.raises(ValueError, match="cannot be drawn anew"):
-        bootstrap_places(np.array([0, 0, 1, 1]), ["a"] * 4, 3, np.random.RandomState(0))
+        bootstrap_indices(np.array([0, 0, 1, 1]), ["a"] * 4, 3, np.random.RandomState(0))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,7 @@ def test_partitions_are_counted_as_by_trying_all(codes, groups):
 
 def test_paired_labels_are_exchanged_within_pairs(case):
     groups = np.tile(np.arange(6), 2)
-    with pytest.warns(UserWarning, match="of 32 possible arrangements"):
+    with pytest.warns(UserWarning, match="that have 32 different arrangements"):
         result = stability(
             case.learner, case.D, case.y, groups=groups, n_refits=0, n_permutations=10, epochs=1, **OPTIONS
         )
@@ -188,3 +191,69 @@ def test_canonical_names_are_all_that_is_forgotten():
         again = canonical(codes)
         assert np.array_equal(codes[:, None] == codes, again[:, None] == again)
         assert np.all(np.diff(np.unique(again, return_index=True)[1]) > 0)
+
+
+def importances(random, n_rows, n_features):
+    """Shares as a fit would give them: of very different size, heavy-tailed, dependent within a row."""
+    typical = random.lognormal(0.0, 1.0, n_features)
+    together = random.normal(size=(n_rows, 5)) @ random.normal(size=(5, n_features))
+    raw = typical * (random.normal(size=(n_rows, n_features)) + 0.5 * together) ** 2
+    return raw / raw.sum(axis=1, keepdims=True)
+
+
+def test_where_labels_say_nothing_a_small_q_is_as_rare_as_promised():
+    random, n_runs = np.random.RandomState(0), 400
+    called, overall, family = 0, [], 0
+    for _ in range(n_runs):
+        table = importances(random, 40, 60)
+        found = discoveries(table[0], table[1:])
+        called += bool((found.q < 0.05).any())
+        family += bool((found.family_p <= 0.05).any())
+        overall.append(found.overall)
+    # Each is 20 or fewer in expectation, and above 34 with a probability below 0.002.
+    assert called <= 34
+    assert family <= 34
+    assert 0.4 < np.mean(overall) < 0.65  # uniform, up to ties
+
+
+def test_features_that_the_labels_raise_are_found_and_few_others():
+    random = np.random.RandomState(1)
+    true, false = 0, 0
+    for _ in range(20):
+        table = importances(random, 100, 200)
+        table[0, :10] = 30 * table[1:, :10].mean(axis=0)
+        table[0] /= table[0].sum()
+        q = discoveries(table[0], table[1:]).q
+        true += int(np.sum(q[:10] < 0.05))
+        false += int(np.sum(q[10:] < 0.05))
+    assert true > 150
+    assert false < 0.1 * (true + false)
+
+
+def test_nothing_is_below_what_so_many_permutations_allow():
+    null = np.random.RandomState(0).uniform(size=(9, 4))
+    found = discoveries([100.0, 0.0, 0.5, 0.5], null)
+    assert found.smallest == pytest.approx(0.1)
+    assert found.p[0] == found.q[0] == found.family_p[0] == found.overall == pytest.approx(0.1)
+    assert found.p[1] == 1.0
+    for values in (found.p, found.q, found.family_p):
+        assert np.all((values >= 0.1 - 1e-12) & (values <= 1.0))
+
+
+def test_by_hand():
+    """Three arrangements; only feature 0 stands out, twice its mean, as it does in no other."""
+    found = discoveries([4.0, 1.0], [[1.0, 1.0], [1.0, 1.0]])
+    np.testing.assert_allclose(found.p, [1 / 3, 1.0])
+    np.testing.assert_allclose(found.family_p, [1 / 3, 1.0])
+    # As high as feature 0: 1 in three rows, 1 here. As high as feature 1: 2 + 1 + 1 in three rows, 2 here.
+    np.testing.assert_allclose(found.q, [1 / 3, 4 / 3 / 2])
+
+
+def test_order_of_features_does_not_matter_and_features_without_weight_are_nothing():
+    random = np.random.RandomState(0)
+    table = importances(random, 20, 30)
+    table[:, 3] = 0.0
+    order = random.permutation(30)
+    one, other = discoveries(table[0], table[1:]), discoveries(table[0, order], table[1:, order])
+    np.testing.assert_allclose(one.q[order], other.q)
+    assert one.p[3] == 1.0

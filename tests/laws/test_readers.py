@@ -13,7 +13,7 @@ import groundmetric as gm
 from groundmetric import interpret
 from groundmetric.estimators._base import class_shares, mean_values
 from groundmetric.estimators.grid import fit_in
-from groundmetric.evaluation.votes import vote_points
+from groundmetric.evaluation.scores import vote_points
 from groundmetric.interpret.flows import shipping
 from groundmetric.metrics.base import Cost
 

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
-from groundmetric.interpret.layout import classical_scaling, order_by_class
+from groundmetric.interpret.axes import Layout, classical_scaling, order_by_class
 from groundmetric.pl.style import COLOURS
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
@@ -83,6 +83,16 @@ def test_heatmap_shows_the_distances_in_the_order_of_its_names(ax):
     assert_array_equal(y[order], np.sort(y))
 
 
+@pytest.mark.parametrize("order", ["classes", "clusters"])
+def test_a_layout_is_drawn_as_its_distances_are(order):
+    layout = Layout(DISTANCES, y)
+    one, other = pl.heatmap(layout, order=order), pl.heatmap(DISTANCES, y, order=order)
+    assert_array_equal(one.images[0].get_array(), other.images[0].get_array())
+    marks, others = pl.embedding(layout).collections, pl.embedding(DISTANCES, y).collections
+    for drawn, expected in zip(marks, others, strict=True):
+        assert_array_equal(drawn.get_offsets(), expected.get_offsets())
+
+
 def test_heatmap_marks_each_class_along_its_rows(ax):
     unequal = np.array([2, 2, 2, 2, 2, 0, 0, 0, 1, 1, 1, 1])
     strips = [patch for patch in pl.heatmap(DISTANCES, unequal, ax).patches if patch.get_x() != int(patch.get_x())]
@@ -132,6 +142,7 @@ def test_arrange_puts_near_ones_side_by_side_and_classes_in_one_direction():
 
 def test_embedding_recovers_places_in_the_plane():
     found = classical_scaling(DISTANCES)
+    assert_array_equal(Layout(DISTANCES).positions, found)
     assert_allclose(cdist(found, found), DISTANCES, atol=1e-9)
 
 
@@ -235,5 +246,5 @@ def test_embedding_takes_places_as_they_are(ax):
     pl.embedding(PLACES, y, ax)
     drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
     assert_allclose(drawn[np.lexsort(drawn.T)], PLACES[np.lexsort(PLACES.T)])
-    with pytest.raises(ValueError, match=r"distances have shape \(12, 3\): expected a square matrix, or places"):
+    with pytest.raises(ValueError, match=r"distances have shape \(12, 3\): expected a square matrix, or positions"):
         pl.embedding(np.zeros((12, 3)), y, ax)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
-from groundmetric.interpret.layout import classical_scaling
+from groundmetric.interpret.axes import classical_scaling
 from groundmetric.pl.style import COLOURS
 
 N = 12

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.interpret.layout import classical_scaling, order_by_class
+from groundmetric.interpret.axes import classical_scaling, order_by_class
 from groundmetric.report import summary
 from groundmetric.report.content import Column, Evaluation, SampleMap
 from groundmetric.report.summary import association, cautions_of, cautions_of_training

@@ -15,9 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .composition import Composition
-from .nca import NCA
-from .plain import Cosine, Euclidean, Manhattan
-from .projections import LinearDiscriminant, PCAEuclidean
+from .metrics import NCA, Cosine, Euclidean, LinearDiscriminant, Manhattan, PCAEuclidean
 from .pseudobulk import PseudobulkLogistic, PseudobulkNeighbors
 
 BASELINES: dict[str, Callable[..., Any]] = {

@@ -116,7 +116,7 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
 
 
 def labelled(D: Any, y: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
-    """Distributions without points of no mass, the classes, and the place of each one's label among them."""
+    """Distributions without points of no mass, the classes, and the index of each one's label among them."""
     if y is None:
         raise ValueError("y is None: this method learns from labels, one per distribution")
     D = as_distributions(D)

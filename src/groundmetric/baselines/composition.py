@@ -227,8 +227,8 @@ class Composition(BaseEstimator):
         if known is None:
             return self._assign(self._project(D))
         self._space.check_fit(D)
-        place = {name: t for t, name in enumerate(self.types_.tolist())}
-        types = np.array([place.get(name, -1) for name in known.tolist()])
+        index = {name: t for t, name in enumerate(self.types_.tolist())}
+        types = np.array([index.get(name, -1) for name in known.tolist()])
         new = np.flatnonzero(types < 0)
         if new.size:
             types[new] = self._assign(self._project(D.points[new]))

@@ -17,7 +17,7 @@ from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
 from ..metrics.cost import euclidean
 from ._base import labelled, spread, unlabelled
-from .plain import PointDistance
+from .metrics import PointDistance
 
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _USUAL_STRENGTH = 10.0
@@ -262,10 +262,10 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         return search.best_estimator_, float(search.best_params_["C"])
 
     def _weights(self) -> Any:
-        """Class weights by place rather than by name."""
+        """Class weights by index rather than by name."""
         if not isinstance(self.class_weight, dict):
             return self.class_weight
-        return {place: self.class_weight.get(name, 1.0) for place, name in enumerate(self.classes_.tolist())}
+        return {c: self.class_weight.get(name, 1.0) for c, name in enumerate(self.classes_.tolist())}
 
     def decision_function(self, D: Any) -> np.ndarray:
         """Log-odds of the classes for each distribution.

@@ -1,119 +1,18 @@
-"""Data sets of the CELLxGENE portal: downloaded whole or not at all, cached in a folder."""
+"""Data sets of the CELLxGENE portal: downloaded (by pooch) whole or not at all, cached in a folder."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import ssl
+import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.error import HTTPError
-
-from tqdm import tqdm
+from urllib.parse import urljoin, urlsplit
 
 from .._internal.files import remove_leftovers, replacing
 from .._internal.validation import need
-
-Result = TypeVar("Result")
-# What another attempt may cure. An answer that the server meant (404 and the like) is none of it.
-_PASSING = (urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError, HTTPException)
-# All that `fetch` raises for the network's sake: an HTTPError has the server's answer, a ValueError says what came.
-FAILURES = (*_PASSING, ValueError)
-_BUSY = (429, 500, 502, 503, 504)
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-_PIECE = 1 << 20  # bytes read at a time
-_PAUSE = 1.0  # seconds before the second attempt
-
-
-def fetch(address: str, path: Path, *, timeout: float, progress: bool = True, size: int | None = None) -> None:
-    """Download an HDF5 file to `path`, which comes into being when all of it is there.
-
-    That it is all is known by the `size` that somebody else told, by what the server says, and by the end of the file
-    that HDF5 itself notes at its beginning. Tries twice. What can go wrong is in `FAILURES`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(path)
-    twice(lambda: _fetch_once(address, path, timeout, progress, size))
-
-
-def twice(attempt: Callable[[], Result]) -> Result:
-    """What `attempt` returns; one that fails for a reason that may pass gets a second chance."""
-    try:
-        return attempt()
-    except _PASSING as error:
-        if isinstance(error, urllib.error.HTTPError) and error.code not in _BUSY:
-            raise
-    time.sleep(_PAUSE)
-    return attempt()
-
-
-def open_address(address: str, timeout: float) -> Any:
-    """The server's answer. Only http and https: urllib would open files of this machine as well, and follow to ftp."""
-    if not address.startswith(("http://", "https://")):
-        raise ValueError(f"address {address!r} is not of the web: it should start with https://")
-    request = urllib.request.Request(address, headers={"User-Agent": "groundmetric"})
-    try:
-        return urllib.request.build_opener(_Redirects).open(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        error.close()  # it holds the connection; its code and its text stay
-        raise
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow to https, or to http from there: never from what nobody can change on the way to what anybody can."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        before, after = (urllib.parse.urlsplit(some).scheme.lower() for some in (req.full_url, newurl))
-        if after not in ("https", before):
-            fp.close()
-            raise ValueError(f"it leads to {newurl}, and {before} may not lead to {after}")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _fetch_once(address: str, path: Path, timeout: float, progress: bool, size: int | None) -> None:
-    with open_address(address, timeout) as answer, replacing(path) as file:
-        _copy(answer, file, path.name, progress, size)
-
-
-def _copy(answer: Any, file: IO[bytes], name: str, progress: bool, size: int | None) -> None:
-    """Copy an answer into a file, with a bar where there is a terminal, and see that it is all and the right kind."""
-    length = answer.headers.get("Content-Length", "")
-    expected = int(length) if length.isdecimal() else size
-    found, end = 0, None
-    look: dict[str, Any] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
-    with tqdm(total=expected, desc=name, disable=None if progress else True, **look) as bar:
-        while piece := answer.read(_PIECE):
-            if found == 0 and not piece.startswith(_HDF5):
-                raise ValueError(f"what came begins with {piece[:12]!r}: it is no HDF5 file")
-            end = _noted_end(piece) if found == 0 else end
-            file.write(piece)
-            found += len(piece)
-            bar.update(len(piece))
-    told = max(expected or 0, end or 0)
-    if found == 0 or expected not in (None, found) or found < told or size not in (None, found):
-        wanted = f"{size or told:,}" if size or told or length else "an unknown number of"
-        raise ConnectionError(f"the transfer ended after {found:,} of {wanted} bytes")
-    if not told:
-        raise ConnectionError(f"{found:,} bytes came, but neither the server nor the file says whether this is all")
-
-
-def _noted_end(head: bytes) -> int | None:
-    """How long an HDF5 file is by its own account (the end-of-file address of its superblock), if that can be read."""
-    version = head[8] if len(head) > 96 else 255
-    width, addresses = {0: (head[13:14], 24), 1: (head[13:14], 28), 2: (head[9:10], 12), 3: (head[9:10], 12)}.get(
-        version, (b"\0", 0)
-    )
-    if width[0] not in (2, 4, 8):
-        return None
-    return int.from_bytes(head[addresses + 2 * width[0] : addresses + 3 * width[0]], "little")
-
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -122,6 +21,14 @@ PORTAL = "https://cellxgene.cziscience.com/datasets"
 FILES = "https://datasets.cellxgene.cziscience.com"
 API = "https://api.cellxgene.cziscience.com/curation/v1"
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_HEAD = 128  # bytes that hold the superblock of an HDF5 file
+_PIECE = 1 << 20  # bytes read at a time
+_PAUSE = 1.0  # seconds before the second attempt
+_BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change
+# Without compression on the way, the length that the server gives is that of the file.
+_HEADERS = {"User-Agent": "groundmetric", "Accept-Encoding": "identity"}
+Result = TypeVar("Result")
 
 
 class PaperDataset(NamedTuple):
@@ -256,9 +163,10 @@ def cellxgene_file(
     '1c360b0b-eb2f-45a3-aba9-056026b39fa5.h5ad'
     """
     identifier = _identifier(dataset_id)
-    path = (_cache() if folder is None else Path(folder)) / f"{identifier}.h5ad"
+    path = (_cache_folder() if folder is None else Path(folder)) / f"{identifier}.h5ad"
     if path.exists():
         return path
+    need("pooch", "cellxgene")
     options: dict[str, Any] = {"timeout": timeout, "progress": progress}
     if _fetch_if_there(f"{url.rstrip('/')}/{identifier}.h5ad", path, **options):
         return path
@@ -274,19 +182,137 @@ def cellxgene_file(
 
 def _fetch_if_there(address: str, path: Path, **options: Any) -> bool:
     """Fetch a file; False if the server has none at this address."""
+    from requests import RequestException
+
     try:
         fetch(address, path, **options)
-    except FAILURES as error:
-        if isinstance(error, HTTPError) and error.code in (403, 404):  # what a store of files says for either
+    except (RequestException, ValueError) as error:
+        if _status(error) in (403, 404):  # a store of files says either
             return False
         raise _failure(address, path, error) from error
     return True
 
 
+def fetch(address: str, path: Path, *, timeout: float, progress: bool = True, size: int | None = None) -> None:
+    """Download an HDF5 file to `path`, which comes into being when all of it is there; try twice.
+
+    How long it should be is known from `size` (what the portal lists), from the server, and from the end of the file
+    that HDF5 notes at its beginning.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path)
+    _twice(lambda: _fetch_once(address, path, timeout, progress, size))
+
+
+def _fetch_once(address: str, path: Path, timeout: float, progress: bool, size: int | None) -> None:
+    import pooch
+
+    _check_address(address)
+    answers, bar = _Answers(), progress and sys.stderr.isatty()
+    options: dict[str, Any] = {"timeout": timeout, "headers": _HEADERS, "hooks": answers.hooks}
+    download = pooch.HTTPDownloader(progressbar=bar, chunk_size=_PIECE, **options)
+    with replacing(path) as file:
+        content = _HDF5Content(file)
+        download(address, content, None)
+        content.check_whole(answers.length, size)
+
+
+def _twice(attempt: Callable[[], Result]) -> Result:
+    """What `attempt` returns; one that fails for a reason that may pass gets a second chance."""
+    from requests import ConnectionError, HTTPError, Timeout
+    from requests.exceptions import ChunkedEncodingError
+
+    try:
+        return attempt()
+    except (HTTPError, ConnectionError, Timeout, ChunkedEncodingError, IncompleteError) as error:
+        if isinstance(error, HTTPError) and _status(error) not in _BUSY:
+            raise
+    time.sleep(_PAUSE)
+    return attempt()
+
+
+def _status(error: Exception) -> int | None:
+    """The code of the server's answer, where there was one."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+class IncompleteError(ValueError):
+    """A transfer that ended before the file did."""
+
+
+class _HDF5Content:
+    """A file that takes the content of an HDF5 file only, and knows whether it has all of it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.head, self.size = file, b"", 0
+
+    def write(self, piece: bytes) -> None:
+        self.head += piece[: max(0, _HEAD - self.size)]
+        if not self.head.startswith(_HDF5[: len(self.head)]):
+            raise ValueError(f"what came begins with {self.head[:12]!r}: it is no HDF5 file")
+        self.file.write(piece)
+        self.size += len(piece)
+
+    def flush(self) -> None:
+        """After every piece, pooch asks for it; `replacing` does it at the end."""
+
+    def check_whole(self, length: int | None, listed: int | None) -> None:
+        """Raise unless it is as long as the server, the portal's list and the file itself say, where they do."""
+        noted = _noted_end(self.head)
+        wanted = [expected for expected in (listed, length) if expected is not None]
+        short = self.size == 0 or self.size < (noted or 0) or any(self.size != expected for expected in wanted)
+        if short:
+            expected = listed or max(length or 0, noted or 0)
+            raise IncompleteError(f"the transfer ended after {self.size:,} of {expected:,} bytes")
+        if not wanted and noted is None:
+            raise ValueError(f"{self.size:,} bytes came, but neither the server nor the file says whether this is all")
+
+
+def _noted_end(head: bytes) -> int | None:
+    """How long an HDF5 file is by its own account (the end-of-file address of its superblock), if that can be read."""
+    version = head[8] if len(head) > 96 else 255
+    width, addresses = {0: (head[13:14], 24), 1: (head[13:14], 28), 2: (head[9:10], 12), 3: (head[9:10], 12)}.get(
+        version, (b"\0", 0)
+    )
+    if width[0] not in (2, 4, 8):
+        return None
+    return int.from_bytes(head[addresses + 2 * width[0] : addresses + 3 * width[0]], "little")
+
+
+class _Answers:
+    """The answers of a server on the way to a file: none may lead from https to http. `length` is that of the last."""
+
+    def __init__(self) -> None:
+        self.length: int | None = None
+
+    @property
+    def hooks(self) -> dict[str, Callable]:
+        return {"response": self.see}
+
+    def see(self, response: Any, **options: Any) -> None:
+        length = response.headers.get("Content-Length", "")
+        self.length = int(length) if length.isdecimal() else None
+        if response.is_redirect:
+            target = urljoin(response.url, response.headers["Location"])
+            before, after = urlsplit(response.url).scheme.lower(), urlsplit(target).scheme.lower()
+            if after not in ("https", before):
+                response.close()
+                raise ValueError(f"it leads to {target}, and {before} may not lead to {after}")
+        if not response.ok:
+            response.close()  # it holds the connection; its code and reason stay
+
+
+def _check_address(address: str) -> None:
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"address {address!r} is not of the web: it should start with https://")
+
+
 def _latest_version(address: str, path: Path, timeout: float) -> tuple[str, int | None] | None:
     """Where the latest version's file is and how long, by the portal's list of versions; None if it has no such set."""
+    from requests import RequestException
+
     try:
-        versions = twice(lambda: _read_json(address, timeout))
+        versions = _twice(lambda: _read_json(address, timeout))
         # The list is from new to old; the portal has also sent it inside an object.
         latest = (versions["datasets"] if isinstance(versions, dict) else versions)[0]
         asset = next(asset for asset in latest["assets"] if asset["filetype"].upper() == "H5AD")
@@ -294,22 +320,24 @@ def _latest_version(address: str, path: Path, timeout: float) -> tuple[str, int 
         return asset["url"], int(size) if isinstance(size, int | float) and size > 0 else None
     except (KeyError, IndexError, TypeError, AttributeError, StopIteration) as error:
         raise _failure(address, path, ValueError("its answer names no .h5ad file")) from error
-    except FAILURES as error:
-        if isinstance(error, HTTPError) and error.code == 404:
+    except (RequestException, ValueError) as error:
+        if _status(error) == 404:
             return None
         raise _failure(address, path, error) from error
 
 
 def _read_json(address: str, timeout: float) -> Any:
-    with open_address(address, timeout) as answer:
-        return json.load(answer)
+    import requests
+
+    _check_address(address)
+    answer = requests.get(address, timeout=timeout, headers=_HEADERS, hooks=_Answers().hooks)
+    answer.raise_for_status()
+    return answer.json()
 
 
 def _failure(address: str, path: Path, error: Exception) -> ConnectionError:
-    # What went wrong is inside of a URLError; an HTTPError, which is one too, says it best itself.
-    reason = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
     return ConnectionError(
-        f"could not fetch {address}: {str(reason) or type(reason).__name__}. Where there is internet, download the "
+        f"could not fetch {address}: {str(error) or type(error).__name__}. Where there is internet, download the "
         f".h5ad file from there or from {PORTAL}, and save it as {path}"
     )
 
@@ -325,7 +353,7 @@ def _identifier(dataset_id: str) -> str:
     return identifier
 
 
-def _cache() -> Path:
+def _cache_folder() -> Path:
     """The user's folder for what can be fetched again; a relative $XDG_CACHE_HOME is to be ignored."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "groundmetric" / "cellxgene"

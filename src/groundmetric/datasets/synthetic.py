@@ -142,7 +142,7 @@ def make_rings(
     clumps = directions + width * random.normal(size=(n, points, n_features))
     clumps /= np.linalg.norm(clumps, axis=2, keepdims=True)
     clumps *= np.asarray(radii)[y][:, None, None] * (1.0 + noise * random.normal(size=(n, points, 1)))
-    names = [f"class {c}, {place}" for c in range(len(radii)) for place in range(n_per_class)]
+    names = [f"class {c}, {k}" for c in range(len(radii)) for k in range(n_per_class)]
     return Distributions(clumps.reshape(-1, n_features), np.repeat(names, points)), y
 
 

@@ -11,9 +11,8 @@ from ..supervision.splits import folds, leave_one_group_out, leave_one_out, shuf
 from .compare import compare
 from .permutation import PermutationTest, permutation_test
 from .results import Comparison
-from .scores import cluster_distributions, cluster_points, cluster_scores, scores
+from .scores import cluster_distributions, cluster_points, cluster_scores, scores, vote
 from .statistics import Difference, Estimate, bootstrap, corrected_t, holm, paired_bootstrap, paired_t, resample
-from .votes import vote
 
 __all__ = [
     "Comparison",

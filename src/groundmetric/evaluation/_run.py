@@ -19,10 +19,18 @@ from .._internal.validation import Roll, check_class_weight, check_number
 from ..distributions import Distributions
 from ..estimators._base import check_weights, class_shares
 from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of
-from .scores import chosen_points, cluster_distributions, cluster_points, encode, score_codes, score_counts
-from .votes import nearest_distributions, vote_points
+from .scores import (
+    chosen_points,
+    cluster_distributions,
+    cluster_points,
+    encode,
+    nearest_distributions,
+    score_codes,
+    score_counts,
+    vote_points,
+)
 
-OK, OUT_OF_TIME, OUT_OF_MEMORY = "ok", "OOT", "OOM"
+OK, OUT_OF_TIME, OUT_OF_MEMORY, ERROR = "ok", "OOT", "OOM", "error"
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,11 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
     to_dict = asdict
+
+    @property
+    def outcome(self) -> str:
+        """The status without its message: "ok", "OOT", "OOM" or "error"."""
+        return self.status if self.status in (OK, OUT_OF_TIME, OUT_OF_MEMORY) else ERROR
 
 
 def attempt(method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol) -> Result:
@@ -164,8 +177,8 @@ def predict(
 ) -> np.ndarray:
     """Probability of each class: the method's own where it is a classifier, else votes of the nearest distributions."""
     if not hasattr(fitted, "predict_proba"):
-        nearest, places = nearest_distributions(fitted, known, unknown, protocol.n_neighbors)
-        return class_shares(nearest, codes[places], classes.size, protocol.weights, among=protocol.among(codes))
+        nearest, indices = nearest_distributions(fitted, known, unknown, protocol.n_neighbors)
+        return class_shares(nearest, codes[indices], classes.size, protocol.weights, among=protocol.among(codes))
     own = np.asarray(fitted.predict_proba(unknown), dtype=np.float64)
     if not np.isfinite(own).all():
         raise ValueError("predict_proba gives NaN or infinity")
@@ -324,10 +337,10 @@ class SharedProcedure(Procedure):
         return cls(**vars(procedure), neighbors=neighbors)
 
     def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
-        nearest, places = self.neighbors[at]
+        nearest, indices = self.neighbors[at]
         known = codes[train]
         return class_shares(
-            nearest, known[places], self.classes.size, self.protocol.weights, among=self.protocol.among(known)
+            nearest, known[indices], self.classes.size, self.protocol.weights, among=self.protocol.among(known)
         )
 
 

@@ -13,9 +13,8 @@ from .._internal.executor import progress_bar
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
 from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
-from ._cache import ResultCache
-from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result
-from ._workers import Task, Workers, check_limits
+from ._run import ERROR, Cohort, Protocol, Result
+from ._tasks import ResultCache, Task, Workers, check_limits
 from .results import Comparison
 
 # A rehearsal takes so many training distributions of each class, and so many points of each.
@@ -206,18 +205,14 @@ def _rehearse(tasks: list[Task], done: Mapping, workers: Workers, labels: np.nda
             rehearsals.append(
                 Task(task.name, 0, task.method, np.concatenate(list(own)), task.test[:2], _REHEARSAL_POINTS)
             )
-    return [task.name for task, result in workers.run(rehearsals) if _failed(result)]
+    return [task.name for task, result in workers.run(rehearsals) if result.outcome == ERROR]
 
 
 def _confirm(doubtful: list[str], tasks: list[Task], workers: Workers) -> list[tuple[Task, Result]]:
     """Try doubtful methods on the first split: a few points may have been too few. Raise for those that fail again."""
     firsts = [task for task in tasks if task.split == 0 and task.name in doubtful]
     answers = list(workers.run(firsts))
-    wrong = [f"{task.name!r}: {result.status}" for task, result in answers if _failed(result)]
+    wrong = [f"{task.name!r}: {result.status}" for task, result in answers if result.outcome == ERROR]
     if wrong:
         raise ValueError(f"these methods cannot run on these data; correct them or leave them out: {'; '.join(wrong)}")
     return answers
-
-
-def _failed(result: Result) -> bool:
-    return result.status not in (OK, OUT_OF_TIME, OUT_OF_MEMORY)

@@ -42,7 +42,8 @@ class PermutationTest:
     exchanged : str
         Units among which labels were permuted, in words, e.g. "groups within strata".
     arrangements : int
-        Number of different arrangements of the labels; the expected p-value is never below one over it.
+        Number of different arrangements of the labels. The smallest p-value of N permutations is 1 / (N + 1); where
+        arrangements are fewer, the smallest to expect is about one over their number.
     seconds : float
         Mean time of one arrangement, fits and predictions on all splits.
 
@@ -210,8 +211,9 @@ def permutation_test(
 def _warn_of_few(exchange: Exchangeability) -> None:
     if exchange.arrangements < 20:
         warnings.warn(
-            f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: no p-value below "
-            f"{1 / exchange.arrangements:.2g} is possible",
+            f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: however many "
+            f"permutations are drawn, the smallest p-value to expect is about {1 / exchange.arrangements:.2g}; give "
+            "more distributions or groups, or coarser strata",
             UserWarning,
             stacklevel=3,
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +14,26 @@ import numpy as np
 from .._internal import tables
 from .._internal.tables import without_nan
 from ..supervision.splits import Split, number_groups, rounds_of
+from . import statistics
 from ._run import OK, Protocol, Result, pooled, split_scores
 from .scores import CLUSTERING, SCORES, encode
 from .statistics import (
     Difference,
     Estimate,
-    Statistic,
     bootstrap,
+    clipped,
     corrected_t,
-    holm,
+    format_difference,
+    format_estimate,
     paired_bootstrap,
     paired_t,
-    resample,
 )
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
 _TITLES = {
-    "distributions": "Distributions",
-    "points": "Points",
-    "clusters": "Clusters of distributions",
-    "point clusters": "Clusters of points",
-}
+    "distributions": "Distributions", "points": "Points",
+    "clusters": "Clusters of distributions", "point clusters": "Clusters of points",
+}  # fmt: skip
 _NAMES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "adjusted_rand": "adjusted Rand", "n_clusters": "clusters"}
 
 
@@ -116,13 +116,7 @@ class Comparison:
         str
             "ok", or the failures, and in how many of the splits where not in all.
         """
-        wrong = [result.status for result in self.results[method] if result.status != OK]
-        if not wrong:
-            return OK
-        counts = {status: wrong.count(status) for status in dict.fromkeys(wrong)}
-        if list(counts.values()) == [len(self.splits)]:
-            return wrong[0]
-        return "; ".join(f"{status} in {count} of {len(self.splits)} splits" for status, count in counts.items())
+        return _counted([result.status for result in self.results[method]])
 
     def scores(self, score: str = "balanced_accuracy", level: str = "distributions") -> dict[str, np.ndarray]:
         """Scores of every method on every split.
@@ -149,10 +143,8 @@ class Comparison:
         ----------
         method : str
             Name of the method.
-        score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
-            What is scored.
+        score, level : str
+            As in `scores`.
 
         Returns
         -------
@@ -166,7 +158,7 @@ class Comparison:
         if not self._has_interval(level) or score == "n_clusters":
             return Estimate(plain.value, plain.sd, np.nan, np.nan, "")
         if self.rounds is None:
-            return _within(plain, 0.0, 1.0) if score in SCORES else plain
+            return clipped(plain, 0.0, 1.0) if score in SCORES else plain
         estimate = bootstrap(self._pooled(method, score, level), self._draws, sd=plain.sd)
         if np.isfinite(estimate.value):
             return estimate
@@ -181,10 +173,8 @@ class Comparison:
         ----------
         one, other : str
             Names of the methods.
-        score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
-            What is scored.
+        score, level : str
+            As in `scores`.
 
         Returns
         -------
@@ -197,7 +187,7 @@ class Comparison:
         if not self._has_interval(level):
             return Difference(plain.value, np.nan, np.nan, np.nan, "")
         if self.rounds is None:
-            return _within(plain, -1.0, 1.0) if score in SCORES else plain
+            return clipped(plain, -1.0, 1.0) if score in SCORES else plain
         ran = [a.status == b.status == OK for a, b in zip(self.results[one], self.results[other], strict=True)]
         found = paired_bootstrap(
             self._pooled(one, score, level, ran), self._pooled(other, score, level, ran), self._draws
@@ -213,10 +203,8 @@ class Comparison:
         ----------
         reference : str or None, default=None
             Name of a method; None: the first.
-        score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
-        level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
-            What is scored.
+        score, level : str
+            As in `scores`.
 
         Returns
         -------
@@ -226,7 +214,7 @@ class Comparison:
         reference = self.methods[0] if reference is None else reference
         others = [method for method in self.methods if method != reference]
         found = [self.difference(reference, other, score, level) for other in others]
-        adjusted = holm([difference.p for difference in found])
+        adjusted = statistics.holm([difference.p for difference in found])
         return {other: (difference, float(p)) for other, difference, p in zip(others, found, adjusted, strict=True)}
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
@@ -252,7 +240,7 @@ class Comparison:
         seen = tested > 0
         mean = np.where(seen[:, None], total / np.maximum(tested, 1)[:, None], np.nan)
         predicted = np.full(len(self.labels), None, dtype=object)
-        predicted[seen] = [self.classes[place] for place in mean[seen].argmax(axis=1)]
+        predicted[seen] = [self.classes[c] for c in mean[seen].argmax(axis=1)]
         return {"probabilities": mean, "predicted": predicted, "tested": tested}
 
     def seconds(self, method: str) -> float:
@@ -328,7 +316,13 @@ class Comparison:
         str
             Markdown.
         """
-        return _markdown(self, reference, score)
+        parts = []
+        for level in self.levels or ["distributions"]:  # a table of failures, where all failed
+            parts.append(f"## {_TITLES[level]}\n\n{_level_table(self, level)}")
+            if level in ("distributions", "points") and len(self.methods) > 1:
+                parts.append(_paired_table(self, reference, score, level))
+        notes = [*_how_to_read(self), *self.notes, *_failures(self)]
+        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
 
     def to_csv(self, path: str | Path) -> None:
         """Write a row per method and split, a column per score.
@@ -338,7 +332,15 @@ class Comparison:
         path : path-like
             The file. An older table of this kind is replaced; any other file that exists is an error.
         """
-        _write_csv(self, path)
+        columns = [(level, score) for level in self.levels for score in LEVELS[level]]
+        head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
+        rows = []
+        for method, results in self.results.items():
+            for split, (result, (train, test)) in enumerate(zip(results, self.splits, strict=True)):
+                values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
+                about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
+                rows.append([*about, *values])
+        tables.write_csv(path, head, rows)
 
     def _check(self, score: str, level: str, *methods: str) -> None:
         if level not in LEVELS:
@@ -366,9 +368,9 @@ class Comparison:
     @functools.cached_property
     def _draws(self) -> np.ndarray:
         units = number_groups(self.groups, len(self.labels))
-        return resample(np.arange(len(self.labels)) if units is None else units, self._codes)
+        return statistics.resample(np.arange(len(self.labels)) if units is None else units, self._codes)
 
-    def _pooled(self, method: str, score: str, level: str, counted: list[bool] | None = None) -> Statistic:
+    def _pooled(self, method: str, score: str, level: str, counted: list[bool] | None = None) -> statistics.Statistic:
         """A method's pooled score as a function of weights; splits that are not counted are as if they had failed."""
         assert self.rounds is not None
         chosen = [True] * len(self.splits) if counted is None else counted
@@ -376,10 +378,14 @@ class Comparison:
         return pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
 
 
-def _within(estimate: Any, lowest: float, highest: float) -> Any:
-    """The interval cut to values that are possible."""
-    low, high = np.clip([estimate.low, estimate.high], lowest, highest)
-    return replace(estimate, low=float(low), high=float(high))
+def _counted(outcomes: list[str]) -> str:
+    """The outcome of all splits; where they differ, the failures and in how many splits each."""
+    counts = Counter(outcome for outcome in outcomes if outcome != OK)
+    if not counts:
+        return OK
+    if list(counts.values()) == [len(outcomes)]:
+        return outcomes[0]
+    return "; ".join(f"{outcome} in {count} of {len(outcomes)} splits" for outcome, count in counts.items())
 
 
 def _plain(value: Any) -> Any:
@@ -393,36 +399,14 @@ def _with_nan(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def _markdown(comparison: Comparison, reference: str | None, score: str) -> str:
-    """A table per level, the paired comparisons, and what should be known to read them."""
-    parts = []
-    for level in comparison.levels or ["distributions"]:  # a table of failures, where all failed
-        parts.append(f"## {_TITLES[level]}\n\n{_level_table(comparison, level)}")
-        if level in ("distributions", "points") and len(comparison.methods) > 1:
-            parts.append(_paired_table(comparison, reference, score, level))
-    notes = [*_how_to_read(comparison), *comparison.notes, *_failures(comparison)]
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
-
-
-def _write_csv(comparison: Comparison, path: str | Path) -> None:
-    columns = [(level, score) for level in comparison.levels for score in LEVELS[level]]
-    head = ["method", "split", "status", "n_train", "n_test", "seconds", *(f"{a}: {b}" for a, b in columns)]
-    rows = []
-    for method, results in comparison.results.items():
-        for split, (result, (train, test)) in enumerate(zip(results, comparison.splits, strict=True)):
-            values = [float(result.scores.get(level, {}).get(score, np.nan)) for level, score in columns]
-            about = [method, split, result.status, train.size, test.size, f"{sum(result.seconds.values()):.3f}"]
-            rows.append([*about, *values])
-    tables.write_csv(path, head, rows)
-
-
 def _level_table(comparison: Comparison, level: str) -> str:
     names = LEVELS[level]
     rows = []
     for method in comparison.methods:
-        cells = [_estimate(comparison.estimate(method, name, level)) for name in names]
-        if not any(result.status == OK for result in comparison.results[method]):
-            cells = [_short(comparison.status(method)), *[""] * (len(names) - 1)]
+        cells = [format_estimate(comparison.estimate(method, name, level)) for name in names]
+        outcomes = [result.outcome for result in comparison.results[method]]
+        if OK not in outcomes:
+            cells = [_counted(outcomes), *[""] * (len(names) - 1)]
         rows.append([method, *cells, tables.number(comparison.seconds(method), 1)])
     return tables.markdown(["method", *map(_name, names), "seconds per split"], rows)
 
@@ -431,7 +415,7 @@ def _paired_table(comparison: Comparison, reference: str | None, score: str, lev
     reference = comparison.methods[0] if reference is None else reference
     rows = []
     for other, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([other, *_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
+        rows.append([other, *format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
     title = f"{reference} against each, {_name(score)} of {level}"
     return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
@@ -463,25 +447,3 @@ def _failures(comparison: Comparison) -> Iterable[str]:
 
 def _name(score: str) -> str:
     return _NAMES.get(score, score.replace("_", " "))
-
-
-def _estimate(estimate: Estimate) -> str:
-    if np.isnan(estimate.value):
-        return "–"
-    text = tables.number(estimate.value)
-    if np.isfinite(estimate.sd):
-        text += f" ± {estimate.sd:.2f}"
-    if np.isfinite(estimate.low):
-        text += f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    return text
-
-
-def _difference(difference: Difference) -> tuple[str, str]:
-    if np.isnan(difference.value):
-        return "–", "–"
-    known = np.isfinite(difference.low)
-    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"
-
-
-def _short(status: Any) -> str:
-    return "error" if status.startswith("error") else status

@@ -14,12 +14,14 @@ Two situations, two answers:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import stats
 from sklearn.utils import check_random_state
+
+from .._internal import tables
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 
@@ -296,6 +298,30 @@ def holm(p_values: Any) -> np.ndarray:
     order = known[np.argsort(p[known], kind="stable")]
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(order.size, 0, -1)))
     return adjusted
+
+
+def clipped(estimate: Any, lowest: float, highest: float) -> Any:
+    """The interval cut to values that are possible."""
+    low, high = np.clip([estimate.low, estimate.high], lowest, highest)
+    return replace(estimate, low=float(low), high=float(high))
+
+
+def format_estimate(estimate: Estimate) -> str:
+    if np.isnan(estimate.value):
+        return "–"
+    text = tables.number(estimate.value)
+    if np.isfinite(estimate.sd):
+        text += f" ± {estimate.sd:.2f}"
+    if np.isfinite(estimate.low):
+        text += f" [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return text
+
+
+def format_difference(difference: Difference) -> tuple[str, str]:
+    if np.isnan(difference.value):
+        return "–", "–"
+    known = np.isfinite(difference.low)
+    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"
 
 
 def _moments(scores: np.ndarray, test_share: float, confidence: float) -> tuple[float, float, float, float]:

@@ -7,11 +7,10 @@
 ['signal']
 """
 
-from .axes import Axes, canonical_axes
+from .axes import Axes, Layout, canonical_axes
 from .enrichment import Enrichment, over_representation, read_gmt
-from .flows import Flow, flow
+from .flows import AnnotationRelevance, Flow, annotation_relevance, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
-from .relevance import AnnotationRelevance, annotation_relevance
 from .stability import Discoveries, Stability, stability
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "FeaturePairs",
     "FeatureReading",
     "Flow",
+    "Layout",
     "Stability",
     "annotation_relevance",
     "canonical_axes",

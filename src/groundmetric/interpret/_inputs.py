@@ -1,4 +1,4 @@
-"""Inputs and outputs of this package: a metric, labels, annotations, distributions by name or place; data frames."""
+"""Inputs and outputs of this package: a metric, labels, annotations, distributions by name or index; data frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def metric_of(source: Any, D: Distributions) -> GroundMetric:
 
 
 def classes_of(y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
-    """The classes, sorted, and the place of each distribution's class among them."""
+    """The classes, sorted, and the index of each distribution's class among them."""
     classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
     if classes.size < 2:
         raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
@@ -61,7 +61,7 @@ def spreads(metric: GroundMetric, D: Distributions | None = None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Annotation:
-    """What kind each point is of: `codes` has the place of each point's value in `values`."""
+    """What kind each point is of: `codes` has the index of each point's value in `values`."""
 
     values: list
     codes: np.ndarray
@@ -111,7 +111,7 @@ def point_array(values: Any, D: Distributions, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of distributions, (n_pairs, 2) places, and what the two sides are called."""
+    """Pairs of distributions, (n_pairs, 2) indices, and what the two sides are called."""
 
     source: str
     target: str
@@ -121,7 +121,7 @@ class Pairs:
 def choose_pairs(D: Distributions, i: Any, j: Any, y: Any, most: int | None, random_state: Any) -> Pairs:
     """All pairs of i and j (distributions, or with labels `y` classes), none with itself; of more, `most` at random."""
     if y is None:
-        first, second = places(D, i), places(D, j)
+        first, second = indices_of(D, i), indices_of(D, j)
         titles = [
             visible(D.names[some[0]]) if some.size == 1 else f"{some.size} distributions" for some in (first, second)
         ]
@@ -147,21 +147,21 @@ def _members(labels: np.ndarray, label: Any) -> np.ndarray:
     return found
 
 
-def places(D: Distributions, which: Any) -> np.ndarray:
-    """Places of distributions that are given by name (text) or by place, one or several."""
+def indices_of(D: Distributions, which: Any) -> np.ndarray:
+    """Indices of distributions that are given by name (text) or by index, one or several."""
     several = [which] if isinstance(which, str | numbers.Integral) else list(which)
     if not several:
         raise ValueError("no distribution is given: at least one is needed on each side")
-    return np.array([_place(D, one) for one in several], dtype=np.intp)
+    return np.array([_index_of(D, one) for one in several], dtype=np.intp)
 
 
-def _place(D: Distributions, which: Any) -> int:
+def _index_of(D: Distributions, which: Any) -> int:
     if isinstance(which, str):
         if which not in D.names:
             raise ValueError(f"there is no distribution {which!r}: D has {_some(D.names)}")
         return D.names.index(which)
     if not isinstance(which, numbers.Integral) or not 0 <= int(which) < len(D):
-        raise ValueError(f"there is no distribution {which!r}: expected a name, or a place from 0 to {len(D) - 1}")
+        raise ValueError(f"there is no distribution {which!r}: expected a name, or an index from 0 to {len(D) - 1}")
     return int(which)
 
 

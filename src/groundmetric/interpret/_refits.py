@@ -17,13 +17,17 @@ import numpy as np
 from sklearn.base import clone
 
 from .._internal.executor import progress_bar
+from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..evaluation.permutation import Exchangeability
 from ..evaluation.statistics import resample
 from ..metrics.base import GroundMetric
 from ..supervision.splits import number_groups
+from ._inputs import metric_of
 from .axes import principal_rotation
 
+# Least epochs of a refit: from a discriminant start, these give what the full training gives (see `stability`).
+_FEW_EPOCHS = 10
 # Points at which the axes of two metrics are compared at most.
 _MOST_POINTS = 4000
 
@@ -80,22 +84,50 @@ class Refitter:
     max_points: int | None
     reference: Reference
 
-    def __call__(self, places: np.ndarray, labels: np.ndarray, seed: int) -> Refit:
-        """Learn from the distributions at these places; the same seed gives the same points and triplets."""
+    def __call__(self, indices: np.ndarray, labels: np.ndarray, seed: int) -> Refit:
+        """Learn from the distributions with these indices; the same seed gives the same points and triplets."""
         start = time.perf_counter()
         fresh = clone(self.method).set_params(**self.parameters)
         if "random_state" in fresh.get_params():
             fresh.set_params(random_state=seed)
         few = thinned(self.D, self.max_points, np.random.RandomState(seed))
         with _quiet():
-            metric = fresh.fit(few[places], labels).metric_
+            metric = fresh.fit(few[indices], labels).metric_
         return Refit(metric.importance(), self.reference.angles(metric), time.perf_counter() - start)
+
+
+def underlying(learner: Any) -> Any:
+    """The learner itself, or the one with the settings that a search chose."""
+    chosen = getattr(learner, "best_params_", None)
+    if chosen is None or not hasattr(learner, "learner_"):
+        return learner
+    inner = clone(learner.learner_)
+    names = {"margin": "margin", "strength": "strength", "max_epochs": "epochs"}
+    return inner.set_params(**{name: chosen[one] for name, one in names.items() if chosen[one] is not None})
+
+
+def fitted_metric(method: Any, D: Distributions, labels: np.ndarray) -> GroundMetric:
+    fitted = method if hasattr(method, "metric_") else clone(method).fit(D, labels)
+    return metric_of(fitted, D)
+
+
+def refit_parameters(method: Any, epochs: int | None) -> dict[str, Any]:
+    """Parameters of a refit."""
+    known = method.get_params()
+    quiet = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in known}
+    if "max_epochs" not in known:
+        return quiet
+    if epochs is None:
+        short = max(_FEW_EPOCHS, known["max_epochs"] // 5)
+        epochs = short if known.get("init", "discriminant") == "discriminant" else known["max_epochs"]
+    check_number("epochs", epochs, low=1, whole=True)
+    return quiet | {"max_epochs": int(min(epochs, known["max_epochs"]))}
 
 
 def fit_all(
     refitter: Refitter, jobs: list[tuple[np.ndarray, np.ndarray, int]], n_jobs: int | None, title: str, verbose: int
 ) -> list[Refit]:
-    """A refit for every job (places, labels, seed), side by side, in order."""
+    """A refit for every job (indices, labels, seed), side by side, in order."""
     run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     with (
         _quiet(),
@@ -122,7 +154,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def bootstrap_places(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
+def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
     """Indices of distributions drawn with replacement within their class (whole groups, where given).
 
     Where a group holds several classes, groups are drawn without regard to class.

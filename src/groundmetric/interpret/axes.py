@@ -1,11 +1,17 @@
-"""The axes of a metric: an order and an orientation that the components as learned do not have."""
+"""Axes of a metric, which its components as learned do not have; axes and positions that figures show.
+
+Figures (`pl`) and reports share a `Layout`, so that both show the same positions in the same order.
+"""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
 from ..distributions import Distributions, as_distributions
@@ -15,6 +21,8 @@ from .flows import pair_costs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+_MOST_ORDERED = 300  # leaves up to which the best order of a tree is looked for: it takes long for more
 
 
 @dataclass(frozen=True)
@@ -231,3 +239,138 @@ def principal_rotation(metric: GroundMetric, D: Distributions) -> tuple[GroundMe
 
 def _with_components(metric: GroundMetric, components: np.ndarray) -> GroundMetric:
     return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions in the plane and orders of distributions by their distances, for figures; each computed once, if asked.
+
+    Parameters
+    ----------
+    distances : array of shape (n, n)
+        Symmetric, 0 on the diagonal.
+    y : array-like of shape (n,) or None, default=None
+        Class of each distribution, by which `by_class` orders; None: all are of one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import groundmetric as gm
+    >>> layout = gm.interpret.Layout(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"])
+    >>> layout.positions.shape, layout.by_class.tolist()
+    ((4, 2), [0, 2, 3, 1])
+    """
+
+    distances: np.ndarray
+    y: Any = None
+
+    @functools.cached_property
+    def positions(self) -> np.ndarray:
+        """Positions in the plane by classical multidimensional scaling, (n, 2)."""
+        return classical_scaling(self.distances)
+
+    @functools.cached_property
+    def by_class(self) -> np.ndarray:
+        """Order that keeps each class together, and within it near ones beside each other, (n,)."""
+        return order_by_class(self.distances, np.zeros(len(self.distances)) if self.y is None else self.y)
+
+    @functools.cached_property
+    def tree(self) -> np.ndarray:
+        """Average linkage of all, whatever their class, as SciPy has it, (n - 1, 4)."""
+        return average_linkage(self.distances)
+
+
+def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:
+    """Positions whose distances are close to those given: classical multidimensional scaling.
+
+    Parameters
+    ----------
+    distances : array of shape (n, n)
+        Symmetric, 0 on the diagonal.
+    n_components : int
+        Dimensions of the positions.
+
+    Returns
+    -------
+    array of shape (n, n_components)
+        Centred, the dimension with most of the variance first.
+
+    Examples
+    --------
+    >>> distances = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])
+    >>> classical_scaling(distances, 1).round(3).ravel().tolist()
+    [-1.333, -0.333, 1.667]
+    """
+    squares = np.asarray(distances, dtype=np.float64) ** 2
+    centred = squares - squares.mean(axis=0) - squares.mean(axis=1, keepdims=True) + squares.mean()
+    values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
+    last = slice(None, -n_components - 1, -1)
+    positions = fix_signs(vectors[:, last]) * np.sqrt(np.maximum(values[last], 0.0))
+    return np.pad(positions, ((0, 0), (0, n_components - positions.shape[1])))
+
+
+def order_by_class(distances: np.ndarray, y: Any) -> np.ndarray:
+    """Order of rows that keeps each class together, and within it near ones beside each other (average linkage).
+
+    Parameters
+    ----------
+    distances : array of shape (n, n)
+        Symmetric, 0 on the diagonal.
+    y : array-like of shape (n,)
+        The class of each row.
+
+    Returns
+    -------
+    array of shape (n,)
+        Row numbers.
+
+    Examples
+    --------
+    >>> order_by_class(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"]).tolist()
+    [0, 2, 3, 1]
+    """
+    distances = np.asarray(distances)
+    codes = np.unique(np.asarray(y), return_inverse=True)[1]
+    order: list[np.ndarray] = []
+    for c in np.unique(codes):
+        members = np.flatnonzero(codes == c)
+        if members.size > 2:
+            members = members[leaves_list(average_linkage(distances[np.ix_(members, members)]))]
+        # A tree has no direction: begin at the end that is nearer to where the first class began.
+        start = order[0][0] if order else members[0]
+        order.append(members[:: -1 if distances[start, members[-1]] < distances[start, members[0]] else 1])
+    return np.concatenate(order)
+
+
+def average_linkage(distances: np.ndarray) -> np.ndarray:
+    """Tree of average linkage, near leaves beside each other where there are at most 300."""
+    condensed = squareform(np.asarray(distances), checks=False)
+    return linkage(condensed, "average", optimal_ordering=len(distances) <= _MOST_ORDERED)
+
+
+def principal_axes(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points rotated onto their principal axes, and each axis's share of the variance."""
+    z = z - z.mean(axis=0)
+    values, vectors = np.linalg.eigh(z.T @ z)
+    values, vectors = np.maximum(values[::-1], 0.0), fix_signs(vectors[:, ::-1])
+    return z @ vectors, values / (values.sum() or 1.0)
+
+
+def rotate_components(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Components rotated onto their principal axes, and the share of the squared weights of each.
+
+    >>> rotated, shares = rotate_components(np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 2.0]]))
+    >>> rotated.round(3).tolist(), shares.round(3).tolist()
+    ([[0.0, 2.449], [1.414, 0.0]], [0.75, 0.25])
+    """
+    _, sizes, axes = np.linalg.svd(weights, full_matrices=False)
+    used = sizes > 1e-9 * (sizes[0] or 1.0)
+    used[0] = True
+    shares = sizes**2 / (np.sum(sizes**2) or 1.0)
+    return (fix_signs(axes.T).T * sizes[:, None])[used], shares[used]
+
+
+def fix_signs(vectors: np.ndarray) -> np.ndarray:
+    """Columns with their largest entry positive: an eigenvector's sign is arbitrary, a figure should not be."""
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
+    return vectors * np.where(largest < 0, -1.0, 1.0)

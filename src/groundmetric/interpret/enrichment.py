@@ -198,20 +198,20 @@ def membership(
 ) -> Membership:
     """Sets with at least `min_size` and at most `max_size` members in the background; other members do not count."""
     background = [str(name) for name in background]
-    place = {name: f for f, name in enumerate(background)}
-    if len(place) < len(background):
-        twice = next(name for f, name in enumerate(background) if place[name] != f)
+    index = {name: f for f, name in enumerate(background)}
+    if len(index) < len(background):
+        twice = next(name for f, name in enumerate(background) if index[name] != f)
         raise ValueError(f"background has {twice!r} more than once: every feature counts once")
-    found = {name: sorted({place[m] for m in members if m in place}) for name, members in sets.items()}
+    found = {name: sorted({index[m] for m in members if m in index}) for name, members in sets.items()}
     most = len(background) if max_size is None else max_size
-    kept = {name: members for name, members in found.items() if max(1, min_size) <= len(members) <= most}
-    if not kept:
+    eligible = {name: members for name, members in found.items() if max(1, min_size) <= len(members) <= most}
+    if not eligible:
         largest = max(map(len, found.values()), default=0)
         raise ValueError(
             f"none of {len(found)} sets has {min_size} to {most} members among the {len(background)} features of the "
             f"background (the largest has {largest}): do both use the same kind of names?"
         )
-    bounds = np.concatenate([[0], np.cumsum([len(members) for members in kept.values()])])
-    indices = np.concatenate([np.array(members, dtype=np.intp) for members in kept.values()])
-    matrix = sparse.csr_matrix((np.ones(indices.size), indices, bounds), (len(kept), len(background)))
-    return Membership(list(kept), background, matrix)
+    bounds = np.concatenate([[0], np.cumsum([len(members) for members in eligible.values()])])
+    indices = np.concatenate([np.array(members, dtype=np.intp) for members in eligible.values()])
+    matrix = sparse.csr_matrix((np.ones(indices.size), indices, bounds), (len(eligible), len(background)))
+    return Membership(list(eligible), background, matrix)

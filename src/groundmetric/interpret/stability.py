@@ -13,22 +13,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._internal.validation import check_number
-from ..distributions import Distributions, as_distributions
+from ..distributions import as_distributions
 from ..evaluation.permutation import exchangeable
-from ..metrics.base import GroundMetric
 from ..supervision.splits import group_list
-from ._inputs import classes_of, feature_names, frame, metric_of
-from ._refits import Reference, Refitter, bootstrap_places, canonical, fit_all, n_partitions
+from ._inputs import classes_of, feature_names, frame
+from ._refits import (
+    Reference,
+    Refitter,
+    bootstrap_indices,
+    canonical,
+    fit_all,
+    fitted_metric,
+    n_partitions,
+    refit_parameters,
+    underlying,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Epochs of a refit at least: from a discriminating start, these give what the full training gives (see `stability`).
-_FEW_EPOCHS = 10
 # The leading axes that are compared carry so much of the variance of the projected points.
 _SHARE = 0.9
 
@@ -119,7 +125,7 @@ class Stability:
 
     @property
     def smallest_p(self) -> float:
-        """Lowest p- or q-value to expect: one over the permutations plus one, or over the possible arrangements."""
+        """Smallest p- or q-value to expect, about: 1 / (permutations + 1), or 1 / partitions where that is larger."""
         return max(1.0 / (1 + len(self.null)), 1.0 / self.partitions)
 
     def table(self) -> DataFrame:
@@ -143,7 +149,7 @@ class Stability:
         called = "" if self.discoveries is None else f", {int(np.sum(self.discoveries.q < 0.05))} with q < 0.05"
         return (
             f"Stability({len(self.features)} features{called}; {len(self.refits)} refits, {len(self.null)} "
-            f"permutations of {self.exchanged}, no q below {self.smallest_p:.2g})"
+            f"permutations of {self.exchanged}, smallest q about {self.smallest_p:.2g})"
         )
 
 
@@ -236,21 +242,21 @@ def stability(
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     _check_numbers(n_refits, n_permutations, n_top, max_points, confidence)
     random = check_random_state(random_state)
-    method = _underlying(learner)
-    metric = _fitted_metric(method, D, classes[codes])
-    refitter = Refitter(method, _shorter(method, epochs), D, max_points, Reference.of(metric, D, _SHARE))
+    method = underlying(learner)
+    metric = fitted_metric(method, D, classes[codes])
+    refitter = Refitter(method, refit_parameters(method, epochs), D, max_points, Reference.of(metric, D, _SHARE))
 
-    samples = bootstrap_places(codes, groups, n_refits, random) if n_refits else []
+    samples = bootstrap_indices(codes, groups, n_refits, random) if n_refits else []
     refits = fit_all(
-        refitter, [(places, codes[places], _seed(random)) for places in samples], n_jobs, "refits", verbose
+        refitter, [(indices, codes[indices], _seed(random)) for indices in samples], n_jobs, "refits", verbose
     )
 
     exchange = exchangeable(codes, groups, strata) if n_permutations else None
     drawn = np.array([codes] + [exchange.draw(random) for _ in range(n_permutations) if exchange is not None])
-    distinct, place = np.unique([canonical(row) for row in drawn], axis=0, return_inverse=True)
+    distinct, inverse = np.unique([canonical(row) for row in drawn], axis=0, return_inverse=True)
     every, seed = np.arange(len(D)), _seed(random)
     done = fit_all(refitter, [(every, labels, seed) for labels in distinct], n_jobs, "permuting", verbose)
-    arranged = [done[k] for k in place.ravel()]
+    arranged = [done[k] for k in inverse.ravel()]
 
     n_axes = refitter.reference.basis.shape[1]
     result = Stability(
@@ -379,34 +385,6 @@ def _seed(random: np.random.RandomState) -> int:
     return int(random.randint(2**31 - 1))
 
 
-def _underlying(learner: Any) -> Any:
-    """The learner itself, or the one with the settings that a search chose."""
-    chosen = getattr(learner, "best_params_", None)
-    if chosen is None or not hasattr(learner, "learner_"):
-        return learner
-    inner = clone(learner.learner_)
-    names = {"margin": "margin", "strength": "strength", "max_epochs": "epochs"}
-    return inner.set_params(**{name: chosen[one] for name, one in names.items() if chosen[one] is not None})
-
-
-def _fitted_metric(method: Any, D: Distributions, labels: np.ndarray) -> GroundMetric:
-    fitted = method if hasattr(method, "metric_") else clone(method).fit(D, labels)
-    return metric_of(fitted, D)
-
-
-def _shorter(method: Any, epochs: int | None) -> dict[str, Any]:
-    """Parameters of a refit."""
-    known = method.get_params()
-    quiet = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in known}
-    if "max_epochs" not in known:
-        return quiet
-    if epochs is None:
-        short = max(_FEW_EPOCHS, known["max_epochs"] // 5)
-        epochs = short if known.get("init", "discriminant") == "discriminant" else known["max_epochs"]
-    check_number("epochs", epochs, low=1, whole=True)
-    return quiet | {"max_epochs": int(min(epochs, known["max_epochs"]))}
-
-
 def _stack(rows: list[np.ndarray], width: int) -> np.ndarray:
     return np.array(rows).reshape(len(rows), width)
 
@@ -426,8 +404,9 @@ def _warn(result: Stability) -> None:
         )
     if len(result.null) and result.smallest_p >= 0.05:
         warnings.warn(
-            f"no q-value below {result.smallest_p:.2g} is possible with {len(result.null)} permutations of "
-            f"{result.partitions} possible arrangements",
+            f"the smallest q-value to expect is about {result.smallest_p:.2g}, with {len(result.null)} permutations of "
+            f"labels that have {result.partitions} different arrangements: raise `n_permutations`, or give more "
+            "distributions",
             UserWarning,
             stacklevel=3,
         )

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 
-from ..interpret.layout import rotate_components
+from ..interpret.axes import rotate_components
 from ..metrics import GroundMetric
 from ..metrics.base import Cost
 from . import style as legends

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from .._internal.validation import aligned
 from ..distributions import Distributions
-from ..interpret.layout import principal_axes
+from ..interpret.axes import principal_axes
 from . import style as legends
 from .data import axis_names, basis_of, colouring, entry, is_anndata, metric_of
 from .style import LEGEND_ROW, STYLE, Classes, Numbers, Palette, axes, axis_name, classes_of

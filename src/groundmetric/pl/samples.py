@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
 from scipy.cluster.hierarchy import dendrogram
 
-from ..interpret.layout import average_linkage, classical_scaling, order_by_class
+from ..interpret.axes import Layout
 from . import style as legends
 from .data import axis_names, basis_of, colouring, entry, is_anndata, labels
 from .style import INK, MISSING, Classes, Numbers, Palette, axes, classes_of, short, side, width
@@ -38,10 +38,11 @@ def embedding(
 
     Parameters
     ----------
-    distances : array of shape (n, n) or (n, 2), or AnnData
-        Distances, placed by classical multidimensional scaling; places; or an AnnData with a row per sample.
+    distances : array of shape (n, n) or (n, 2), Layout or AnnData
+        Distances, or their `interpret.Layout`: positions by classical multidimensional scaling; positions; or an
+        AnnData with a row per sample.
     y : array-like of shape (n,)
-        Labels; for AnnData, see `color`.
+        Labels; None: those of a Layout; for AnnData, see `color`.
     ax : matplotlib axes or None
         None: a new figure.
     color : str or None
@@ -72,9 +73,10 @@ def embedding(
             samples, color = distances, y if color is None else color
             coloured = colouring(samples, color, palette)
             train = entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
-            place, names = _places_of(samples, basis, key)
+            place, names = _positions_of(samples, basis, key)
         else:
-            place, names = _places(np.asarray(distances))
+            place, names = _positions(distances)
+            y = distances.y if y is None and isinstance(distances, Layout) else y
             coloured = classes_of(y, len(place), palette)
         filled = np.zeros(len(place), bool)
         filled[slice(None) if train is None else train] = True
@@ -105,10 +107,11 @@ def heatmap(
 
     Parameters
     ----------
-    distances : array of shape (n, n) or AnnData
-        Distances, or an AnnData with a row per sample and `obsp["<key>_distances"]`.
+    distances : array of shape (n, n), Layout or AnnData
+        Distances, or their `interpret.Layout`, or an AnnData with a row per sample and `obsp["<key>_distances"]`.
     y : array-like of shape (n,) or dict
-        Labels, or titles with several labellings, each of which gets a bar; for AnnData, see `color`.
+        Labels, or titles with several labellings, each of which gets a bar; None: those of a Layout; for AnnData, see
+        `color`.
     ax : matplotlib axes or None
         None: a new figure.
     color : str, sequence of str or None
@@ -142,13 +145,15 @@ def heatmap(
         if is_anndata(distances):
             items, names = "samples", list(distances.obs_names) if names is True else names
             groups = _groups_of(distances, y if color is None else color, palette)
-            distances = entry(distances, "obsp", f"{key}_distances")
+            layout = Layout(np.asarray(entry(distances, "obsp", f"{key}_distances")))
         else:
-            groups = _groups(y, len(distances), palette)
-        distances, first = np.asarray(distances), next(iter(groups.values()))
-        clusters = average_linkage(distances) if order == "clusters" and len(distances) > 1 else None
-        rows = order_by_class(distances, first.codes) if clusters is None else _draw_tree(ax, clusters)
-        image = ax.imshow(distances[np.ix_(rows, rows)], cmap="viridis", interpolation="none", gid="distances")
+            layout = distances if isinstance(distances, Layout) else Layout(np.asarray(distances))
+            groups = _groups(layout.y if y is None else y, len(layout.distances), palette)
+        if layout.y is None:
+            layout = Layout(layout.distances, next(iter(groups.values())).codes)
+        clusters = layout.tree if order == "clusters" and len(layout.distances) > 1 else None
+        rows = layout.by_class if clusters is None else _draw_tree(ax, clusters)
+        image = ax.imshow(layout.distances[np.ix_(rows, rows)], cmap="viridis", interpolation="none", gid="distances")
         ax.set(xticks=[], yticks=[], frame_on=False)
         for k, classes in enumerate(groups.values()):
             _draw_bars(ax, classes, rows, k)
@@ -162,16 +167,19 @@ def heatmap(
     return ax
 
 
-def _places(given: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
+def _positions(given: Any) -> tuple[np.ndarray, tuple[str, str]]:
+    if isinstance(given, Layout):
+        return given.positions, _MDS
+    given = np.asarray(given)
     if given.ndim != 2 or given.shape[1] not in (2, given.shape[0]):
-        raise ValueError(f"distances have shape {given.shape}: expected a square matrix, or places of two columns")
-    return (classical_scaling(given), _MDS) if given.shape[0] == given.shape[1] else (given, ("axis 1", "axis 2"))
+        raise ValueError(f"distances have shape {given.shape}: expected a square matrix, or positions of two columns")
+    return (Layout(given).positions, _MDS) if given.shape[0] == given.shape[1] else (given, ("axis 1", "axis 2"))
 
 
-def _places_of(samples: Any, basis: str | None, key: str) -> tuple[np.ndarray, tuple[str, str]]:
+def _positions_of(samples: Any, basis: str | None, key: str) -> tuple[np.ndarray, tuple[str, str]]:
     found = basis_of(samples, basis, ("X_umap",))
     if found is None:
-        return classical_scaling(np.asarray(entry(samples, "obsp", f"{key}_distances"))), _MDS
+        return Layout(np.asarray(entry(samples, "obsp", f"{key}_distances"))).positions, _MDS
     return np.asarray(entry(samples, "obsm", found))[:, :2], axis_names(found)
 
 

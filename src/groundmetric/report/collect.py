@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..interpret import over_representation, read_gmt
-from ..interpret.layout import classical_scaling, order_by_class
+from ..interpret.axes import Layout
 from . import summary
 from .compute import Directions, Log, directions, evaluate, has_values, refit, relevance, type_relevance
 from .content import (  # fmt: skip
@@ -248,9 +248,9 @@ def sample_map(run: Run) -> tuple[SampleMap, list[str]]:
     obs, distances = run.samples.obs, np.asarray(run.samples.obsp[f"{run.key}_distances"])
     names = [str(name) for name in run.samples.obs_names]
     columns, unused = columns_of(obs.drop(columns=run.sample_key, errors="ignore"), [run.label_key])
-    places = classical_scaling(distances)
-    order = order_by_class(distances, columns[0].groups)
-    return SampleMap(names, places, columns, distances, order, _kept(distances, places)), unused
+    layout = Layout(distances, columns[0].groups)
+    quality = _kept(distances, layout.positions)
+    return SampleMap(names, layout.positions, columns, distances, layout.by_class, quality), unused
 
 
 def _kept(distances: np.ndarray, places: np.ndarray) -> float:

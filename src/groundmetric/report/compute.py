@@ -23,7 +23,7 @@ from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, compare, folds, permutation_test
 from ..interpret import stability
 from ..interpret.axes import canonical_axes
-from ..interpret.relevance import annotation_relevance
+from ..interpret.flows import annotation_relevance
 from ..learning.options import read_parameters
 from ..metrics.base import GroundMetric
 from ..supervision.splits import Split

@@ -16,7 +16,7 @@ from .._anndata.obs import check_draw, constant_columns, draw, samples_of
 from .._anndata.source import Source
 from .._anndata.store import Stored, Trained, by_sample, trained_from
 from ..distances import pairwise_distances
-from ..evaluation.votes import vote
+from ..evaluation.scores import vote
 from .samples import as_keys
 
 
