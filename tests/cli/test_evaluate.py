@@ -83,7 +83,7 @@ def test_a_finished_run_is_replaced_by_force_only(cells, finished, capsys):
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatch, capsys):
-    from groundmetric.cli import _evaluation as evaluating
+    from groundmetric.cli import evaluate as evaluating
 
     def interrupt(*_):
         raise KeyboardInterrupt

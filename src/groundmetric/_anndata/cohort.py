@@ -8,11 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from .._internal.validation import ParameterError
 from ..distributions import Distributions
-from .chunks import read
-from .genes import looks_raw, resolve, warn_of_counts
-from .obs import Samples, check_draw, draw, find_column, labels_of, samples_of
-from .source import Source
+from .annotations import (  # fmt: skip
+    Samples,
+    check_draw,
+    draw,
+    find_column,
+    labels_of,
+    looks_raw,
+    resolve,
+    samples_of,
+    warn_of_counts,
+)
+from .source import Source, read
 
 # Rules by which genes are chosen from the training samples of every split, rather than once.
 INSIDE = ("variance",)
@@ -109,7 +118,7 @@ def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any
     """The matrix, names and places of its columns, the rule to apply in each split, and what should be known."""
     if use_rep is not None:
         if layer is not None or genes is not None:
-            raise ValueError(f"use_rep is {use_rep!r}: then there is no choice of layer or genes, leave them out")
+            raise ParameterError("use_rep", use_rep, ": then there is no choice of layer or genes, leave them out")
         matrix = source.representation(use_rep)
         note = f"{use_rep!r} was made from all cells, those of the tested samples among them"
         return matrix, [f"{use_rep}_{k}" for k in range(matrix.shape[1])], None, None, [note]
@@ -121,6 +130,6 @@ def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any
     assert mask is not None  # of a rule that is no choice inside splits
     chosen = np.flatnonzero(mask)
     if not chosen.size:
-        raise ValueError(f"genes is {rule!r}, which marks none: choose another rule")
+        raise ParameterError("genes", rule, ", which marks none: choose another rule")
     told = [] if rule == "all" else [f"genes were chosen beforehand (var[{rule!r}]), perhaps from all samples"]
     return matrix, [names[place] for place in chosen], chosen, None, told

@@ -20,8 +20,8 @@ from .. import __version__
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..metrics.base import GroundMetric
-from .obs import Samples, listed, samples_of
-from .source import Source
+from .annotations import Samples, samples_of
+from .source import Source, listed
 
 FORMAT = 1
 # The file of a run folder of the command line that holds the training cells.

@@ -74,6 +74,13 @@ def number(text: str) -> float:
     return value
 
 
+def positive(text: str) -> float:
+    value = number(text)
+    if value == 0.0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
+    return value
+
+
 def share(text: str) -> float:
     value = number(text)
     if value > 1.0:

@@ -22,7 +22,7 @@ from .options import (
     write_frame,
 )
 
-SPELLING = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
+OPTION_OF = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
 
 
 def add(commands: Any) -> None:
@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
     add_seed(command, "of the draw")
     add_jobs(command)
     add_force(command)
-    command.set_defaults(spelling=SPELLING)
+    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:

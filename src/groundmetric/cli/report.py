@@ -8,7 +8,7 @@ from typing import Any
 
 from .options import add_command, add_jobs, log, print_findings, whole
 
-SPELLING = {"cell_type_key": "--cell-type", "group_key": "--group"}
+OPTION_OF = {"cell_type_key": "--cell-type", "group_key": "--group"}
 PERMUTATIONS = "of labels, to test scores and genes against chance (0); each costs a whole evaluation"
 
 
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     command.add_argument("--figures", metavar="DIR", help="folder for every figure as PNG and SVG")
     command.add_argument("--force", action="store_true", help="replace the page of an earlier report")
     add_jobs(command)
-    command.set_defaults(spelling=SPELLING)
+    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:

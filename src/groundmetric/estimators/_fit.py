@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._internal.executor import Threads
 from .._internal.progress import progress_bar
-from .._internal.validation import check_number, real_array
+from .._internal.validation import ParameterError, check_number, real_array
 from .._internal.warnings import InterruptedWarning
 from ..distances import warn_of_pivot_limit
 from ..distributions import Distributions
@@ -44,7 +44,7 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     k = min(5, n_features) if learner.n_components is None else learner.n_components
     check_number("n_components", k, low=1, whole=True)
     if k > n_features:
-        raise ValueError(f"n_components is {k}, but there are only {n_features} features: give at most that many")
+        raise ParameterError("n_components", k, f", but there are only {n_features} features: give at most that many")
     for name in ("n_neighbors", "max_epochs", "batch_size"):
         check_number(name, getattr(learner, name), low=1, whole=True)
     for name in ("margin", "learning_rate"):

@@ -16,8 +16,22 @@ from .._internal.alignment import aligned
 from ..distributions import Distributions
 from ..interpret.layout import principal_axes
 from . import style as legends
-from .data import axis_names, basis_of, colouring, entry, is_anndata, metric_of
-from .style import LEGEND_ROW, STYLE, Classes, Numbers, Palette, axes, axis_name, classes_of
+from .style import (
+    LEGEND_ROW,
+    STYLE,
+    Classes,
+    Numbers,
+    Palette,
+    axes,
+    axis_name,
+    axis_names,
+    basis_of,
+    classes_of,
+    colouring,
+    entry,
+    is_anndata,
+    metric_of,
+)
 
 _ONE_AXIS = 0.95  # share of the variance at which the first principal axis is shown alone
 _NUMBERED = 8  # classes above which colours alone no longer do

@@ -14,8 +14,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from . import style as legends
-from .data import entry, is_anndata
-from .style import INK, MISSING, axes, colour, row_size, short, side, width
+from .style import INK, MISSING, axes, colour, entry, is_anndata, row_size, short, side, width
 
 _INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them

@@ -14,8 +14,24 @@ from scipy.cluster.hierarchy import dendrogram
 
 from ..interpret.layout import average_linkage, classical_scaling, order_by_class
 from . import style as legends
-from .data import axis_names, basis_of, colouring, entry, is_anndata, labels
-from .style import INK, MISSING, Classes, Numbers, Palette, axes, classes_of, short, side, width
+from .style import (
+    INK,
+    MISSING,
+    Classes,
+    Numbers,
+    Palette,
+    axes,
+    axis_names,
+    basis_of,
+    classes_of,
+    colouring,
+    entry,
+    is_anndata,
+    labels,
+    short,
+    side,
+    width,
+)
 
 _MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
 _BAR, _GAP = 0.07, 0.03  # inches: width of a bar of labels, and of the space beside it

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._anndata.annotations import find_column
 from ..interpret import over_representation, read_gmt
 from ..interpret.layout import classical_scaling, order_by_class
 from . import summary
-from .compute import Directions, Log, directions, evaluate, has_values, refit, relevance, type_relevance
 from .content import (  # fmt: skip
     Axis,
     CellMap,
@@ -29,7 +29,7 @@ from .content import (  # fmt: skip
     column_of,
     columns_of,
 )
-from .run import Run
+from .run import Directions, Log, Run, directions, evaluate, has_values, refit, relevance, type_relevance
 
 MOST_CELLS, MOST_GENES, PER_AXIS = 3000, 300, 12
 TOP, MOST_SETS, SURE = 50, 8, 0.05  # genes of an axis that are tested, sets that are shown, q below which they are
@@ -179,10 +179,7 @@ def _without_process(processes: list[Table | None]) -> list[str]:
 def _type_key(run: Run, asked: str | None) -> str | None:
     columns = run.cells.obs.columns
     if asked is not None:
-        if asked not in columns:
-            raise ValueError(
-                f"cell_type_key is {asked!r}, but obs has no such column: there are {', '.join(map(repr, columns))}"
-            )
+        find_column(run.cells.obs, asked, "cell_type_key")
         return asked
     return next((str(name) for name in columns if str(name).lower() in TYPES), None)
 

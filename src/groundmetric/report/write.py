@@ -30,9 +30,8 @@ from .._internal.files import write_whole
 from .._internal.validation import visible
 from ..pl.style import COLOURS, INK, MARKERS, STYLE
 from .collect import collect, sample_table
-from .compute import Log
 from .content import Content, Evaluation, Part, SampleMap, as_data
-from .run import Run
+from .run import Log, Run
 
 REPORT = "report.html"
 SHORT = 8  # rows of a table up to which there is nothing to filter

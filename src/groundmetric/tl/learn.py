@@ -12,11 +12,22 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 
-from .._anndata.chunks import project, read
-from .._anndata.genes import Selection, moments, resolve, warn_of_counts
-from .._anndata.obs import Samples, check_draw, constant_columns, draw, find_column, labels_of, listed, samples_of
-from .._anndata.source import Source
+from .._anndata.annotations import (  # fmt: skip
+    Samples,
+    Selection,
+    check_draw,
+    constant_columns,
+    draw,
+    find_column,
+    labels_of,
+    moments,
+    resolve,
+    samples_of,
+    warn_of_counts,
+)
+from .._anndata.source import Source, listed, project, read
 from .._anndata.store import Stored
+from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..learning import Distances, Mapped, Ordered
@@ -131,7 +142,7 @@ def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> 
     """A column that says the same of all cells of a sample, by the names of the samples."""
     column = find_column(obs, key, argument)
     if key not in constant_columns(obs[[key]], samples):
-        raise ValueError(f"obs[{key!r}] differs within a sample: {argument} needs one value per sample")
+        raise ParameterError(argument, key, ", which differs within a sample: expected one value per sample")
     return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
 
 
@@ -252,7 +263,9 @@ def learn(
     check_draw(n_cells, random_state)
     learner = make_learner(parameters, random_state)
     if resample and n_cells is None:
-        raise ValueError("resample is True, but n_cells is None: there are no other cells to draw; give a number")
+        raise ParameterError(
+            "n_cells", None, ": resample has no other cells to draw where all are drawn; give a number"
+        )
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
@@ -299,7 +312,7 @@ def _selection(source: Source, layer: str | None, use_rep: str | None, genes: An
     if use_rep is None:
         return resolve(genes, source)
     if layer is not None or genes is not None:
-        raise ValueError(f"use_rep is {use_rep!r}: then there is no choice of layer or genes, leave them out")
+        raise ParameterError("use_rep", use_rep, ": then there is no choice of layer or genes, leave them out")
     return Selection("all", np.ones(source.representation(use_rep).shape[1], bool))
 
 

@@ -12,10 +12,8 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from .._anndata.chunks import project
-from .._anndata.genes import Selection, afresh
-from .._anndata.obs import Samples, draw, labels_of, samples_of
-from .._anndata.source import Source
+from .._anndata.annotations import Samples, Selection, afresh, draw, labels_of, samples_of
+from .._anndata.source import Source, project
 from .._anndata.store import compared_cells, recall
 from .._internal.executor import Threads
 from ..distributions import Distributions

@@ -15,9 +15,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.decomposition import PCA
 
-from .._anndata.chunks import pieces, read
-from .._anndata.obs import Samples, constant_columns, find_column, listed, samples_of
-from .._anndata.source import Source
+from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
+from .._anndata.source import Source, listed, pieces, read
 from .._anndata.store import Stored, compared_cells, recall
 from ..distances import pairwise_distances
 

@@ -10,11 +10,10 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 
-from .._anndata.chunks import pieces, project
-from .._anndata.genes import looks_raw, warn_of_counts
-from .._anndata.obs import check_draw, constant_columns, draw, samples_of
-from .._anndata.source import Source
+from .._anndata.annotations import check_draw, constant_columns, draw, looks_raw, samples_of, warn_of_counts
+from .._anndata.source import Source, pieces, project
 from .._anndata.store import Stored, Trained, by_sample, trained_from
+from .._internal.validation import ParameterError
 from ..distances import pairwise_distances
 from ..evaluation.votes import vote
 from .samples import as_keys
@@ -146,12 +145,12 @@ def place(
     """What `transfer` finds, for cells from anywhere."""
     check_draw(n_cells, random_state)
     if not 0.0 <= max_missing <= 1.0:
-        raise ValueError(f"max_missing is {max_missing}: expected a share from 0 to 1")
+        raise ParameterError("max_missing", max_missing, ": expected a share from 0 to 1")
     stored, key = known.stored, known.stored.key
     sample_key = sample_key or stored.params.get("sample_key")
     layer = layer or stored.params.get("layer")
     if sample_key is None:
-        raise ValueError("sample_key is needed: a bare metric does not know which column holds the samples")
+        raise ParameterError("sample_key", None, ", and a bare metric does not know the column of samples: name it")
     who = samples_of(source.obs, sample_key)
     rows = draw(who, n_cells, random_state)
     z = _project(source, stored, layer, max_missing)
@@ -199,9 +198,11 @@ def align(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarr
     missing = ~wanted.isin(names)
     share = missing.mean()
     if share > max_missing:
-        raise ValueError(
-            f"{missing.sum()} of {missing.size} genes of the metric are missing, more than max_missing={max_missing}, "
-            f"e.g. {wanted[missing][0]!r}; adata has names like {names[0]!r}: use the same kind of names, or raise it"
+        raise ParameterError(
+            "max_missing",
+            max_missing,
+            f", but {missing.sum()} of {missing.size} genes of the metric are missing, e.g. {wanted[missing][0]!r}; "
+            f"adata has names like {names[0]!r}: use the same kind of names, or raise it",
         )
     if missing.any():
         weight = stored.metric.importance()[missing].sum()

@@ -140,7 +140,7 @@ def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path
         np.testing.assert_array_equal(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"])
         assert found.obs_names.tolist() == plain[0].obs_names.tolist()
         assert "groundmetric_predicted" not in found.obs
-    with pytest.raises(ValueError, match="sample_key is needed"):
+    with pytest.raises(ValueError, match="sample_key is None, and a bare metric"):
         transfer(new, metric)
     with pytest.raises(ValueError, match="no feature names"):
         transfer(new, gm.GroundMetric(metric.components))
