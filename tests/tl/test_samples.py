@@ -135,7 +135,7 @@ def test_samples_without_drawn_cells_are_named(trained):
 
 
 def test_cells_that_nothing_was_learned_on(cohort):
-    with pytest.raises(ValueError, match=r"no uns\['groundmetric'\]: run tl\.learn first"):
+    with pytest.raises(ValueError, match=r"no metric in uns\['groundmetric'\]: run tl\.learn first"):
         gm.tl.samples(cohort)
 
 

@@ -227,5 +227,5 @@ def test_folders_and_files_that_hold_no_training(halves, tmp_path):
     with pytest.raises(ValueError, match=r"is no run of groundmetric learn: it has no cells\.h5ad"):
         transfer(halves[1], tmp_path)
     halves[1].write_h5ad(tmp_path / "new.h5ad")
-    with pytest.raises(ValueError, match=r"no uns\['groundmetric'\]"):
+    with pytest.raises(ValueError, match=r"no metric in uns\['groundmetric'\]"):
         transfer(halves[1], tmp_path / "new.h5ad")

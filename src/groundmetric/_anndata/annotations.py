@@ -30,7 +30,7 @@ class Samples:
     Attributes
     ----------
     names : names of the samples as text, in the order in which they first appear
-    codes : array of shape (n_cells,), the place of each cell's sample in `names`
+    codes : array of shape (n_cells,), the position of each cell's sample in `names`
     """
 
     names: np.ndarray
@@ -94,12 +94,12 @@ def labels_of(obs: pd.DataFrame, label_key: str, samples: Samples, sample_key: s
 
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
     """The columns that say the same of all cells of a sample, with a row per sample."""
-    kept = {}
+    constant = {}
     for name, column in obs.items():
         codes = pd.factorize(column)[0]  # -1 where a value is missing
         if np.array_equal(codes, codes[samples.first][samples.codes]):
-            kept[name] = column.iloc[samples.first].array
-    return pd.DataFrame(kept, index=samples.names.astype(str))
+            constant[name] = column.iloc[samples.first].array
+    return pd.DataFrame(constant, index=samples.names.astype(str))
 
 
 def draw(samples: Samples, n: int | None, seed: int, turn: int = 0) -> np.ndarray:
@@ -278,7 +278,7 @@ def _named(name: str, var: pd.DataFrame) -> Selection:
     return Selection(name, column.to_numpy())
 
 
-def afresh(genes: Any, rule: str, n_genes: int, var: pd.DataFrame) -> Selection:
+def reselect(genes: Any, rule: str, n_genes: int, var: pd.DataFrame) -> Selection:
     """A selection that has not seen any cell yet, to be made anew from those that are learned from.
 
     `rule` and `n_genes` are what was done before; a mark in `var` cannot be used again, because the cells that are held

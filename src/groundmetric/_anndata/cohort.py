@@ -61,8 +61,8 @@ def read_cohort(
         labels = labels_of(source.obs, label_key, samples, sample_key)
         groups = None if group_key is None else _groups(source.obs, group_key, samples, sample_key)
         rows = draw(samples, n_cells, random_state)
-        kept, notes = _usable(samples, labels, min_cells, sample_key, label_key)
-        rows = rows[kept[samples.codes[rows]]]
+        usable, notes = _usable_samples(samples, labels, min_cells, sample_key, label_key)
+        rows = rows[usable[samples.codes[rows]]]
         matrix, names, columns, rule, more = _features(source, layer, use_rep, genes)
         points = read(matrix, rows, columns)
     if use_rep is None:
@@ -90,10 +90,10 @@ def _groups(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str
     return pd.Series([str(value) for value in np.asarray(values)[first]], index=samples.names)
 
 
-def _usable(
+def _usable_samples(
     samples: Samples, labels: pd.Series, min_cells: int, sample_key: str, label_key: str
 ) -> tuple[np.ndarray, list[str]]:
-    """Which samples have a label and enough cells, and what is said of the others."""
+    """Which samples have a label and enough cells, and notes on the others."""
     labelled, large = np.isin(samples.names, labels.index), samples.sizes >= min_cells
     notes = []
     if not labelled.all():
@@ -102,20 +102,20 @@ def _usable(
         )
     if not large[labelled].all():
         notes.append(f"{int((~large & labelled).sum())} samples have fewer than {min_cells} cells and are left out")
-    kept = labelled & large
-    classes = labels.reindex(samples.names[kept]).unique()
+    usable = labelled & large
+    classes = labels.reindex(samples.names[usable]).unique()
     if classes.size < 2:
         raise ValueError(
-            f"{int(kept.sum())} samples of {sample_key!r} can be used, with the labels {classes.tolist()} of "
+            f"{int(usable.sum())} samples of {sample_key!r} can be used, with the labels {classes.tolist()} of "
             f"{label_key!r}: at least two labels are needed"
         )
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=3)
-    return kept, notes
+    return usable, notes
 
 
 def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any) -> tuple:
-    """The matrix, names and places of its columns, the rule to apply in each split, and what should be known."""
+    """The matrix, names and positions of its columns, the rule to apply in each split, and what should be known."""
     if use_rep is not None:
         if layer is not None or genes is not None:
             raise ParameterError("use_rep", use_rep, ": then there is no choice of layer or genes, leave them out")
@@ -131,5 +131,5 @@ def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any
     chosen = np.flatnonzero(mask)
     if not chosen.size:
         raise ParameterError("genes", rule, ", which marks none: choose another rule")
-    told = [] if rule == "all" else [f"genes were chosen beforehand (var[{rule!r}]), perhaps from all samples"]
-    return matrix, [names[place] for place in chosen], chosen, None, told
+    chosen_before = [] if rule == "all" else [f"genes were chosen beforehand (var[{rule!r}]), perhaps from all samples"]
+    return matrix, [names[column] for column in chosen], chosen, None, chosen_before

@@ -115,11 +115,11 @@ class Source:
             raise ParameterError(argument, name, f", but {part} has no such entry: {listed(name, entries)}")
         return entries[name] if self.adata is not None else self._stored(f"{part}/{name}")
 
-    def _stored(self, place: str) -> Any:
+    def _stored(self, path: str) -> Any:
         """A matrix in the file, not read yet; anything else is read."""
-        if place not in self._file:
+        if path not in self._file:
             return None
-        entry = self._file[place]
+        entry = self._file[path]
         kind = str(entry.attrs.get("encoding-type", ""))
         if kind in ("csr_matrix", "csc_matrix"):
             return ad.io.sparse_dataset(entry)

@@ -14,7 +14,7 @@ PERMUTATIONS = "of labels, to test scores and genes against chance (0); each cos
 
 def add(commands: Any) -> None:
     command = add_command(
-        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is kept in its folder"
+        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is stored in its folder"
     )
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
     command.add_argument("-o", "--output", metavar="FILE", help="page to write (report.html in RUN)")
@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check_free(page: Path, force: bool) -> None:
-    from ..report.write import check_place
+    from ..report.write import check_output
 
-    check_place(page)
+    check_output(page)
     if page.exists() and not force:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --force to replace it")
 

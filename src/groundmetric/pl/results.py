@@ -106,16 +106,16 @@ def scores(
     """
     if not rows:
         raise ValueError("rows are empty: at least one is needed")
-    places = np.arange(len(rows))
+    positions = np.arange(len(rows))
     with axes(ax, 0.5 + _SCORE_ROW * len(rows)) as ax:
         if reference is not None:
             ax.axvline(reference, color=INK, lw=0.6, ls="--")
-        for place, ends in zip(places, rows.values(), strict=True):
+        for row, ends in zip(positions, rows.values(), strict=True):
             value, low, high = (np.nan if end is None else float(end) for end in ends)
-            shade = colour(0) if place == 0 else INK
-            ax.plot([low, high], [place, place], color=shade, lw=1.3)
-            ax.plot(value, place, "o", color=shade, ms=4.5, gid=f"score-{place}")
-        ax.set_yticks(places, [short(each, 28) for each in rows], parse_math=False)
+            shade = colour(0) if row == 0 else INK
+            ax.plot([low, high], [row, row], color=shade, lw=1.3)
+            ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
+        ax.set_yticks(positions, [short(each, 28) for each in rows], parse_math=False)
         ax.tick_params("y", length=0)
         ax.set(xlabel=name, ylim=(len(rows) - 0.5, -0.5))
     return ax
@@ -231,9 +231,11 @@ def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
                 if size < least:
                     continue
                 ax.add_patch(Rectangle((x - _BAR / 2, start), _BAR, size, fc=colour(k), lw=0))
-                place = x + _BAR * (1 if align == "left" else -1)
+                outside = x + _BAR * (1 if align == "left" else -1)
                 text = short(result.values[k], _LONGEST)
-                ax.text(place, start + size / 2, text, ha=align, va="center", fontsize=6.5, color=INK, parse_math=False)
+                ax.text(
+                    outside, start + size / 2, text, ha=align, va="center", fontsize=6.5, color=INK, parse_math=False
+                )
         highest = max(left[-1] + mass[-1].sum(), right[-1] + mass[:, -1].sum())
         ax.set(xlim=(-_ROOM, 1.0 + _ROOM), ylim=(highest, 0.0), yticks=[])
         ax.set_xticks([0, 1], [short(result.source, 16), short(result.target, 16)], parse_math=False)

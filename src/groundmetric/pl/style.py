@@ -125,7 +125,7 @@ Palette = Mapping[Any, str] | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes that occur, as text, with a colour and a shape each; `codes` has the place of each item's class."""
+    """The classes that occur, as text, with a colour and a shape each; `codes` has the number of each item's class."""
 
     names: list[str]
     codes: np.ndarray
@@ -231,8 +231,8 @@ def above(
             rows += [_blank()] * (-len(group) % n)
     n += spare
     rows = [handle for column in range(n) for handle in rows[column::n]]  # matplotlib fills column by column
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, height), "borderaxespad": 0.3}
-    ax.legend(handles=rows, ncols=n, handlelength=length, **place).set_gid("legend")
+    location: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, height), "borderaxespad": 0.3}
+    ax.legend(handles=rows, ncols=n, handlelength=length, **location).set_gid("legend")
 
 
 def _blank(label: str = "") -> Line2D:
@@ -245,8 +245,8 @@ def beside(ax: Axes, handles: list[Any]) -> None:
         handle.set_label(short(handle.get_label(), _LONGEST_BESIDE))
     letters = min(_LETTERS, 0.7 * row_size(ax, len(handles)))
     columns = 1 if letters >= 4 else 2
-    place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "borderaxespad": 0.5}
-    ax.legend(handles=handles, ncols=columns, fontsize=min(_LETTERS, letters * columns), **place)
+    location: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "borderaxespad": 0.5}
+    ax.legend(handles=handles, ncols=columns, fontsize=min(_LETTERS, letters * columns), **location)
 
 
 def _text_width(text: str) -> float:

@@ -105,9 +105,9 @@ def collect(
         left_out += _without_process(processes)
     else:
         left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
-    scores = _try(left_out, "Scores on held-out samples", run, evaluation, "leave out --no-evaluate",
+    scores = _optional(left_out, "Scores on held-out samples", run, evaluation, "leave out --no-evaluate",
                   lambda: evaluate(run, permutations=permutations, **working))  # fmt: skip
-    stable = _try(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
+    stable = _optional(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
                   lambda: refit(run, refits=refits, permutations=permutations, **working))  # fmt: skip
     if not permutations:
         left_out.append("Test against chance and q-values of genes: give --permutations 199.")
@@ -128,7 +128,7 @@ def collect(
         subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
         label=run.label_key,
         facts=facts_of(run),
-        summary=_say(run, scores, stable, types, feature),
+        summary=_summary(run, scores, stable, types, feature),
         cautions=[
             *summary.cautions_of(run.samples.obs, run.label_key, run.sample_key, group_key),
             *summary.cautions_of_training(
@@ -153,11 +153,11 @@ def collect(
 
 def _title(run: Run) -> str:
     names = list(label_counts(run))
-    told = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
-    return f"What tells {told} apart"
+    labels = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
+    return f"What tells {labels} apart"
 
 
-def _try(left_out: list[str], what: str, run: Run, wanted: bool, remedy: str, compute: Any) -> Any:
+def _optional(left_out: list[str], what: str, run: Run, wanted: bool, remedy: str, compute: Any) -> Any:
     """A part that needs the values, or None and a note why it is not there."""
     if not wanted:
         left_out.append(f"{what}: {remedy}.")
@@ -176,27 +176,27 @@ def _without_process(processes: list[Table | None]) -> list[str]:
     return [f"Processes of axis {', '.join(none)}: no set stands out (q < 0.05)."] if none else []
 
 
-def _type_key(run: Run, asked: str | None) -> str | None:
+def _type_key(run: Run, key: str | None) -> str | None:
     columns = run.cells.obs.columns
-    if asked is not None:
-        find_column(run.cells.obs, asked, "cell_type_key")
-        return asked
+    if key is not None:
+        find_column(run.cells.obs, key, "cell_type_key")
+        return key
     return next((str(name) for name in columns if str(name).lower() in TYPES), None)
 
 
-def _say(run: Run, scores: Evaluation | None, stable: Any, types: Table | None, feature: str) -> list[str]:
+def _summary(run: Run, scores: Evaluation | None, stable: Any, types: Table | None, feature: str) -> list[str]:
     shares = run.stored.metric.importance()
     order = np.argsort(-shares, kind="stable")
     names = [run.stored.features[g] for g in order]
     drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
-    said = [
-        summary.say_data(drawn, label_counts(run), run.label_key, len(names), feature),
-        *summary.say_scores(scores),
-        summary.say_genes(names, shares[order].tolist(), feature),
-        summary.say_stability(stable, names, feature),
-        summary.say_types(types),
+    sentences = [
+        summary.describe_data(drawn, label_counts(run), run.label_key, len(names), feature),
+        *summary.describe_scores(scores),
+        summary.describe_genes(names, shares[order].tolist(), feature),
+        summary.describe_stability(stable, names, feature),
+        summary.describe_types(types),
     ]
-    return [sentence for sentence in said if sentence is not None]
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def label_counts(run: Run) -> dict[str, int]:
@@ -247,10 +247,10 @@ def sample_map(run: Run) -> tuple[SampleMap, list[str]]:
     columns, unused = columns_of(obs.drop(columns=run.sample_key, errors="ignore"), [run.label_key])
     places = classical_scaling(distances)
     order = order_by_class(distances, columns[0].groups)
-    return SampleMap(names, places, columns, distances, order, _kept(distances, places)), unused
+    return SampleMap(names, places, columns, distances, order, _squared_correlation(distances, places)), unused
 
 
-def _kept(distances: np.ndarray, places: np.ndarray) -> float:
+def _squared_correlation(distances: np.ndarray, places: np.ndarray) -> float:
     """Correlation of the distances in the plane with those given, squared."""
     far = np.linalg.norm(places[:, None] - places[None], axis=2)
     pairs = np.triu_indices(len(distances), 1)
@@ -376,10 +376,10 @@ def sample_table(found: SampleMap) -> Table:
     return Table("samples", "All samples", fields, rows)
 
 
-def _value(column: Column, place: int) -> Any:
+def _value(column: Column, row: int) -> Any:
     if column.values is not None:
-        return column.values[column.codes[place]] if column.codes[place] >= 0 else None
-    value = float(column.codes[place])
+        return column.values[column.codes[row]] if column.codes[row] >= 0 else None
+    value = float(column.codes[row])
     return value if np.isfinite(value) else None
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from .. import __version__, baselines, tl
 from .._anndata.annotations import samples_of
 from .._anndata.cohort import INSIDE, Labelled, read_cohort
-from .._anndata.store import RUN_CELLS, Stored, recall, trained_from
+from .._anndata.store import RUN_CELLS, Stored, check_parts, read_entry, trained_from
 from .._internal.cache import Cache
 from .._internal.tables import without_nan
 from ..estimators import GroundMetricLearner
@@ -44,7 +44,7 @@ QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "c
 FOLDS, NEIGHBORS = 5, 5
 PARTNERS = 5  # samples of every class that a sample is compared with
 CACHE = "report.cache"  # file in the folder of a run
-FORMAT = 3  # of what is kept: another number, and it is computed anew
+FORMAT = 3  # of what is cached: with another number, and it is computed anew
 Log = Callable[[str], None]
 
 
@@ -108,18 +108,17 @@ class Run:
             findings = json.loads((path / FINDINGS).read_text())
         except ValueError as error:
             raise ValueError(f"{str(path / FINDINGS)!r} is damaged ({error}): run groundmetric learn again") from error
-        if findings.get("command") != "learn":
-            raise ValueError(
-                f"{os.fspath(folder)!r} was written by groundmetric {findings.get('command')}: give one of learn"
-            )
-        cells, samples = ad.read_h5ad(path / RUN_CELLS), ad.read_h5ad(path / SAMPLES)
-        return cls(cells, samples, cls._values(findings["cells"], path), findings, path)
+        _check_findings(findings, path)
+        run = cls(ad.read_h5ad(path / RUN_CELLS), ad.read_h5ad(path / SAMPLES), cls._values(findings["cells"], path),
+                  findings, path)  # fmt: skip
+        check_parts(run.cells.uns.get(run.key, {}), ("metric", "learner", "history", "converged"), run.key)
+        return run
 
     @staticmethod
     def _values(name: str, folder: Path) -> Path | None:
         """The file that was learned from, as it was named or beside the run."""
-        places = [Path(name), folder / Path(name).name, folder.parent / Path(name).name]
-        return next((place for place in places if place.exists()), None)
+        paths = [Path(name), folder / Path(name).name, folder.parent / Path(name).name]
+        return next((path for path in paths if path.exists()), None)
 
     @cached_property
     def entry(self) -> dict[str, Any]:
@@ -127,7 +126,7 @@ class Run:
 
     @cached_property
     def stored(self) -> Stored:
-        return recall(self.cells.uns.get(self.key), self.key, "the run")
+        return read_entry(self.cells.uns.get(self.key), self.key, "the run")
 
     @property
     def learner(self) -> dict[str, Any]:
@@ -149,7 +148,7 @@ class Run:
         return self.stored.params.get("use_rep") is None
 
 
-def kept(run: Run, name: str, asked: Any, compute: Callable[[], Any]) -> Any:
+def cached(run: Run, name: str, parameters: Any, compute: Callable[[], Any]) -> Any:
     """Plain data that is computed once for the same question to the same run."""
     if run.folder is None:
         return compute()
@@ -159,7 +158,7 @@ def kept(run: Run, name: str, asked: Any, compute: Callable[[], Any]) -> Any:
         run.stored.metric.components,
         run.stored.params,
         list(map(str, run.stored.labels)),
-        asked,
+        parameters,
     ]
     cache, key = Cache(run.folder / CACHE), f"{name}-{joblib.hash(state)}"
     answer = cache.get_json(key)
@@ -181,7 +180,21 @@ def relevance(run: Run, n_jobs: int | None, log: Log) -> np.ndarray:
         tl.cell_relevance(cells, max_partners=5, key=run.key, n_jobs=n_jobs)
         return [round(float(value), 6) for value in cells.obs[column]]
 
-    return np.array(kept(run, "relevance", None, compute), dtype=np.float64)
+    return np.array(cached(run, "relevance", None, compute), dtype=np.float64)
+
+
+def _check_findings(findings: Any, folder: Path) -> None:
+    """Raise where run.json is of another command, or of a version that wrote less."""
+    known = findings if isinstance(findings, dict) else {}
+    if known.get("command", "learn") != "learn":
+        raise ValueError(f"{str(folder)!r} was written by groundmetric {known['command']}: give one of learn")
+    for name in ("groundmetric", "command", "cells"):
+        if name not in known:
+            version = known.get("groundmetric", "of an unknown version")
+            raise ValueError(
+                f"{str(folder / FINDINGS)!r} was written by groundmetric {version}, without {name!r}: run groundmetric "
+                "learn again"
+            )
 
 
 @dataclass(frozen=True)
@@ -216,7 +229,7 @@ def directions(run: Run, n_jobs: int | None, log: Log) -> Directions:
             "labels": [str(label) for label in axes.classes], "positions": axes.positions.tolist(),
         }  # fmt: skip
 
-    found = kept(run, "axes", PARTNERS, compute)
+    found = cached(run, "axes", PARTNERS, compute)
     metric = run.stored.metric
     rotation, positions = np.array(found["rotation"]), np.array(found["positions"])
     spread = np.ones(metric.n_features) if metric.variances is None else np.sqrt(metric.variances)
@@ -247,7 +260,7 @@ def type_relevance(run: Run, type_key: str, n_jobs: int | None, log: Log) -> dic
             "high": high.tolist(), "relevance": found.relevance.tolist(),
         }  # fmt: skip
 
-    return kept(run, "types", [type_key, PARTNERS], compute)
+    return cached(run, "types", [type_key, PARTNERS], compute)
 
 
 def _kinds(run: Run, type_key: str, names: list) -> np.ndarray:
@@ -290,10 +303,10 @@ def evaluate(
             n_jobs=n_jobs, random_state=0, verbose=verbose,
         ).to_dict()  # fmt: skip
 
-    scores = kept(
+    scores = cached(
         run, "scores", [group_key, FOLDS, QUICK], lambda: _scores(run, read_once(), group_key, n_jobs, verbose, log)
     )
-    against = kept(run, "permutations", [group_key, FOLDS, permutations], test) if permutations else None
+    against = cached(run, "permutations", [group_key, FOLDS, permutations], test) if permutations else None
     return Evaluation(**scores, test=against)
 
 
@@ -377,19 +390,19 @@ def refit(
             + (f", {permutations} times with labels exchanged" if permutations else ""))  # fmt: skip
         cohort = cohort_of(run, group_key)
         assert cohort.D.features is not None
-        place = {name: f for f, name in enumerate(cohort.D.features)}
-        D = with_features(cohort.D, np.array([place[name] for name in run.stored.features]))
+        position = {name: f for f, name in enumerate(cohort.D.features)}
+        D = with_features(cohort.D, np.array([position[name] for name in run.stored.features]))
         learner = learner_of(run)
         learner.metric_ = run.stored.metric
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = stability(
                 learner, D, cohort.y, groups=cohort.groups, n_refits=refits, n_permutations=permutations,
                 n_jobs=n_jobs, verbose=verbose,
             )  # fmt: skip
-        return _stability_columns(found) | {"notes": [str(warning.message) for warning in told]}
+        return _stability_columns(found) | {"notes": [str(warning.message) for warning in caught]}
 
-    return kept(run, "stability", [group_key, refits, permutations], compute)
+    return cached(run, "stability", [group_key, refits, permutations], compute)
 
 
 def _stability_columns(found: Any) -> dict[str, Any]:

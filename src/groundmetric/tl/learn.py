@@ -112,7 +112,7 @@ def fit(
     def fresh(epoch: int) -> Distributions:
         assert redraw is not None
         again = redraw(epoch)
-        return _same(D, values.matrix, again[known_samples[samples.codes[again]]], columns, samples)
+        return _redrawn(D, values.matrix, again[known_samples[samples.codes[again]]], columns, samples)
 
     known_labels = labels.loc[D.names]
     learner.fit(
@@ -131,7 +131,7 @@ def _as_read(D: Distributions) -> Any:
     return D.points[np.argsort(D.order)]
 
 
-def _same(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarray, samples: Samples) -> Distributions:
+def _redrawn(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarray, samples: Samples) -> Distributions:
     """The distributions of D with other cells, brought into their order here: each step after would copy them again."""
     names = samples.names[samples.codes[rows]]
     order = np.argsort(pd.Index(D.names).get_indexer(names), kind="stable")
@@ -146,7 +146,7 @@ def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> 
     return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
 
 
-def in_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
+def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
     """The labels with the order of the column's categories, where the target needs one."""
     if (
         not isinstance(resolve_target(target), Ordered)
@@ -270,7 +270,7 @@ def learn(
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
         _check_labels(labels, samples.names, label_key)
-        labels = in_order(labels, source.obs[label_key], learner.target)
+        labels = with_category_order(labels, source.obs[label_key], learner.target)
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         values, selection = Values.of(source, layer, use_rep), _selection(source, layer, use_rep, genes)
         rows = draw(samples, n_cells, random_state)
@@ -299,7 +299,7 @@ def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
     if missing.size:
         warnings.warn(
             f"{missing.size} of {names.size} samples have no label in obs[{label_key!r}] (e.g. {missing[0]!r}): "
-            "nothing is learned from them, but they are placed in the learned space",
+            "nothing is learned from them, but they are projected too",
             UserWarning,
             stacklevel=3,
         )

@@ -107,20 +107,20 @@ def transfer(
         )
     known = trained_from(trained, key)
     with Source(adata) as source:
-        placed = place(
+        projected = project_samples(
             source, known, sample_key=sample_key, layer=layer, max_missing=max_missing, n_neighbors=n_neighbors,
             n_cells=n_cells, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
         )  # fmt: skip
-    adata.obsm[f"X_{key}"] = placed.z
-    for name, column in placed.obs.items():
+    adata.obsm[f"X_{key}"] = projected.z
+    for name, column in projected.obs.items():
         adata.obs[name] = column
     if adata is not trained:
-        adata.uns[key] = placed.stored.entry()  # so that `samples` and `metric` take it
-    return placed.samples
+        adata.uns[key] = projected.stored.entry()  # so that `samples` and `metric` take it
+    return projected.samples
 
 
 @dataclass(frozen=True)
-class Placed:
+class ProjectedSamples:
     """New samples under a metric: their cells in its space, what is new in `obs`, and a row per sample."""
 
     z: np.ndarray
@@ -129,7 +129,7 @@ class Placed:
     stored: Stored
 
 
-def place(
+def project_samples(
     source: Source,
     known: Trained,
     *,
@@ -141,7 +141,7 @@ def place(
     random_state: int,
     n_jobs: int | None,
     verbose: int,
-) -> Placed:
+) -> ProjectedSamples:
     """What `transfer` finds, for cells from anywhere."""
     check_draw(n_cells, random_state)
     if not 0.0 <= max_missing <= 1.0:
@@ -162,7 +162,9 @@ def place(
         distances = pairwise_distances(cells, known.cells, n_jobs=n_jobs, verbose=verbose)
         _predict(result, known, distances, n_neighbors)
         obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[who.codes]
-    return Placed(z, obs, result, replace(stored, params={**stored.params, "sample_key": sample_key, "layer": layer}))
+    return ProjectedSamples(
+        z, obs, result, replace(stored, params={**stored.params, "sample_key": sample_key, "layer": layer})
+    )
 
 
 def _project(source: Source, stored: Stored, layer: str | None, max_missing: float) -> np.ndarray:
@@ -193,7 +195,7 @@ def align(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarr
             f"adata has {len(repeated)} genes of the metric more than once, e.g. {repeated[0]!r}: run "
             "adata.var_names_make_unique() first"
         )
-    first = ~names.duplicated()  # names that repeat are none of ours, but may not be in the way
+    first = ~names.duplicated()  # names that repeat are not in the metric, but `get_indexer` refuses them
     places = np.flatnonzero(first)[names[first].get_indexer(wanted)]
     missing = ~wanted.isin(names)
     share = missing.mean()
