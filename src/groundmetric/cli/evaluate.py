@@ -389,7 +389,7 @@ def _scores(found: Comparison, method: str) -> dict[str, Any]:
 
 def summary(findings: dict[str, Any]) -> str:
     """A line per method."""
-    rows = [["method", "balanced accuracy", "95 % interval", "lead of first", "p (Holm)", "seconds per split"]]
+    rows = [["method", "balanced accuracy", "95% interval", "lead of first", "p (Holm)", "seconds per split"]]
     for method, row in findings["scores"].items():
         cells = [_number(row["balanced_accuracy"]), _pair(row["low"], row["high"])]
         cells += [_number(row.get("lead_of_first"), "+.2f"), _number(row.get("p_holm"), ".3f")]

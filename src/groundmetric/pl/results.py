@@ -24,7 +24,7 @@ _LEAST = 1e-3  # bands of less mass are not drawn
 
 
 def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -> Axes:
-    """Training by epoch: the loss relative to that of the first epoch, and two shares.
+    """Training by epoch: the loss relative to that of the first epoch, or the largest where that is 0, and two shares.
 
     The shares are those of the triplets within the margin, which alone contribute to the gradient, and of the transport
     solves that bounds made unnecessary. The loss of held-out triplets is drawn where it was recorded.
@@ -55,8 +55,10 @@ def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -
         record = entry(record, "uns", key)["history"] if is_anndata(record) else getattr(record, "history_", record)
         loss, solved, saved, active = (np.asarray(record[name]) for name in ("loss", "solved", "saved", "active"))
         held_out = np.asarray(record.get("validation_loss", np.nan))
-        epochs, first = np.arange(1, loss.size + 1), loss[0] or 1.0
-        unit = f" (100% is the first epoch's {first:.3g})" if width(ax) > 2 else ""
+        epochs = np.arange(1, loss.size + 1)
+        # A start by the discriminant may separate all triplets: then the first loss is no unit.
+        first, whose = (loss[0], "the first epoch's") if loss[0] else (loss.max() or 1.0, "the largest,")
+        unit = f" (100% is {whose} {first:.3g})" if width(ax) > 2 and loss.any() else ""
         lines: list[tuple] = [(f"loss{unit}", loss / first, "-")]
         if np.isfinite(held_out).any():
             lines.append(("loss of held-out triplets", held_out / first, "-."))

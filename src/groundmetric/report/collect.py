@@ -359,7 +359,7 @@ def type_table(run: Run, type_key: str, found: dict[str, list]) -> Table:
         for k, name in enumerate(found["values"])
     ]  # fmt: skip
     rows.sort(key=lambda row: -(row[1] if row[1] is not None else -np.inf))
-    return Table("types", f"Cell types (column {type_key!r}), with 95 % intervals over samples", fields, rows)
+    return Table("types", f"Cell types (column {type_key!r}), with 95% intervals over samples", fields, rows)
 
 
 def sample_table(found: SampleMap) -> Table:

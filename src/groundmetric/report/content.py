@@ -120,7 +120,7 @@ class Evaluation:
                   Field("p (Holm)", ".2g"), Field("Seconds", ".1f", note="per fold")]  # fmt: skip
         keys = ("value", "low", "high", "lead", "lead_low", "lead_high", "p", "seconds")
         rows = [[row["method"], *(row.get(key) for key in keys)] for row in self.rows]
-        return Table("method-scores", "Balanced accuracy on held-out samples, with 95 % intervals", fields, rows)
+        return Table("method-scores", "Balanced accuracy on held-out samples, with 95% intervals", fields, rows)
 
 
 @dataclass(frozen=True)

@@ -408,7 +408,7 @@ def refit(
 def _stability_columns(found: Any) -> dict[str, Any]:
     low, high = found.interval
     columns = {"low": low, "high": high, "selected": found.selected}
-    between = "95 % of the refits lie between low and high"
+    between = "95% of the refits lie between low and high"
     fields = [["Refits, low", ".2%", False, between], ["Refits, high", ".2%", False, between]]
     fields.append([f"In top {found.n_top}", ".0%", False, f"share of {len(found.refits)} refits"])
     if found.discoveries is not None:

@@ -57,7 +57,7 @@ def _against(best: dict) -> str:
     sure = p is not None and p < SURE
     amount = f"{abs(lead):.2f}"
     if best.get("lead_low") is not None:
-        amount += f"; 95 % interval of the lead {best['lead_low']:+.2f} to {best['lead_high']:+.2f}"
+        amount += f"; 95% interval of the lead {best['lead_low']:+.2f} to {best['lead_high']:+.2f}"
     if p is not None:
         amount += f"; p = {p:.2g}"
     if lead > 0 and sure:
@@ -102,7 +102,7 @@ def describe_stability(found: dict | None, top: Sequence[str], feature: str) -> 
     often = sum(share >= 0.9 for share in shares)
     text = (
         f"Learned again {found['refits']} times from samples drawn anew, {often} of the top {n} {feature}s are among "
-        f"the top {n} in at least 90 % of the refits."
+        f"the top {n} in at least 90% of the refits."
     )
     if not found["permutations"]:
         return text
@@ -116,7 +116,7 @@ def describe_types(types: Table | None) -> str | None:
     if types is None or not types.rows or types.rows[0][1] is None:
         return None
     name, share, low, high = types.rows[0][:4]
-    interval = "" if low is None else f" (95 % interval {low:.0%} to {high:.0%})"
+    interval = "" if low is None else f" (95% interval {low:.0%} to {high:.0%})"
     return f"Of the cell types, {name} carries most of the difference: {share:.0%} of it{interval}."
 
 
@@ -125,7 +125,7 @@ def _interval(row: dict) -> str:
         return ""
     if row["low"] == row["high"]:  # all right, or all wrong: drawing samples anew cannot show how uncertain that is
         return " (the same in every draw of samples, so that there is no interval)"
-    return f" (95 % interval {row['low']:.2f} to {row['high']:.2f})"
+    return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"
 
 
 def _list(parts: Sequence[str]) -> str:
