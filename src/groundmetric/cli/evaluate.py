@@ -304,7 +304,8 @@ def draw(found: Comparison, methods: dict[str, Any], cohort: Labelled, folder: P
         figure = Figure(figsize=(3.7, 0.8 + 0.18 * len(found.methods)), layout="constrained")
         estimates = {method: found.estimate(method, SCORE) for method in found.methods}
         rows = {method: (estimate.value, estimate.low, estimate.high) for method, estimate in estimates.items()}
-        pl.scores(rows, figure.subplots(), name=SCORE.replace("_", " "))
+        name = f"{SCORE.replace('_', ' ')}, 95% interval (dashed: guessing)"
+        pl.scores(rows, figure.subplots(), reference=1 / len(found.classes), name=name)
         pictures = [_save(figure, folder / "scores.png")]
         distances = _distances(found, methods[found.methods[0]], cohort)
         if distances is not None:
@@ -334,7 +335,7 @@ def _save(figure: Figure, path: Path) -> str:
     from .._internal.files import replacing
 
     with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=110, pil_kwargs={"optimize": True})
+        figure.savefig(file, format="png", dpi=150, pil_kwargs={"optimize": True})
     return path.name
 
 
@@ -352,7 +353,7 @@ def _write(
             f"({test.null.size} permutations of {test.exchanged}; {test.arrangements} arrangements in all)"
         )
     learned = f"samples by {found.methods[0]}, learned from the first training part (filled), and their distances"
-    shown = {"scores.png": "scores of all methods", "samples.png": learned}
+    shown = {"scores.png": "scores of all methods with 95% intervals, and of guessing", "samples.png": learned}
     text += [found.to_markdown(), *(f"![{shown[name]}]({name})" for name in pictures)]
     write_whole(folder / "results.md", ["\n\n".join(text).encode() + b"\n"])
     found.to_csv(folder / "results.csv")
