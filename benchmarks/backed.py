@@ -87,8 +87,7 @@ def import_only(path: Path) -> str:
 
 def select_genes(path: Path) -> str:
     """The first pass over the drawn cells, with all their genes."""
-    from groundmetric._anndata.genes import Selection
-    from groundmetric._anndata.obs import draw, samples_of
+    from groundmetric._anndata.annotations import Selection, draw, samples_of
     from groundmetric._anndata.source import Source
 
     with Source(path) as source:

@@ -1,9 +1,66 @@
-"""Hypothesis runs without deadlines (the first call of a kernel compiles it), and the same way every time in CI."""
+"""Settings of hypothesis, and a small cohort whose truth is known: two conditions differ by ten genes in one cell type.
+
+Hypothesis runs without deadlines (the first call of a kernel compiles it), and the same way every time in CI.
+"""
 
 import os
+import warnings
 
+import pytest
 from hypothesis import settings
+
+import groundmetric as gm
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(scope="session")
+def original():
+    """Do not write to it: take `cohort`."""
+    adata = gm.datasets.make_cohort(
+        5, 60, 150, cell_types={"Macrophage": 0.5, "T cell": 0.3, "B/plasma": 0.2}, n_markers=5, n_programme_genes=10,
+        programme_strength=3.0, batch_strength=0.0, concentration=300.0, random_state=1,
+    )  # fmt: skip
+    del adata.uns["truth"]  # many small arrays, which take long to write
+    return adata
+
+
+@pytest.fixture
+def cohort(original):
+    return original.copy()
+
+
+@pytest.fixture(scope="session")
+def learned(original):
+    """Do not write to it: take `trained`."""
+    adata = original.copy()
+    gm.tl.learn(adata, "sample", "condition", n_cells=40, max_epochs=40)
+    return adata
+
+
+@pytest.fixture
+def trained(learned):
+    return learned.copy()
+
+
+@pytest.fixture(scope="session")
+def halves(original):
+    """Samples to learn from, and others, with six of ten samples in the first half."""
+    known = original.obs["sample"].isin([f"S{k:02d}" for k in (1, 2, 3, 6, 7, 8)])
+    train, new = original[known].copy(), original[~known].copy()
+    gm.tl.learn(train, "sample", "condition", n_cells=40, max_epochs=40)
+    return train, new
+
+
+@pytest.fixture
+def write_zarr():
+    """anndata warns that its default of the format's version will change."""
+
+    def write(adata, path):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            adata.write_zarr(path)
+
+    return write

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._anndata.source import Source
-from ._anndata.store import recall
+from ._anndata.store import read_entry
 from .metrics import GroundMetric
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def metric(adata: Any, *, key: str = "groundmetric") -> GroundMetric:
     Returns
     -------
     GroundMetric
-        With the names of its genes; `metric.save(path)` keeps it as a file.
+        With the names of its genes; a copy, which `metric.save(path)` writes to a file.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def metric(adata: Any, *, key: str = "groundmetric") -> GroundMetric:
     2
     """
     with Source(adata) as source:
-        return recall(source.uns_entry(key), key, "adata").metric
+        return read_entry(source.uns_entry(key), key, "adata").metric
 
 
 def importance(adata: Any, *, key: str = "groundmetric") -> pd.DataFrame:
@@ -93,7 +93,8 @@ def distances(samples: Any, *, key: str = "groundmetric") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row per sample. Columns are the same samples for `tl.samples`, the training samples for `tl.transfer`.
+        A row per sample; a copy. Columns are the same samples for `tl.samples`, the training samples for
+        `tl.transfer`.
 
     Examples
     --------
@@ -112,7 +113,7 @@ def distances(samples: Any, *, key: str = "groundmetric") -> pd.DataFrame:
                 f"obsm has no {f'X_{key}_distances'!r}: pass the AnnData that tl.samples or tl.transfer returns, "
                 "or the key that tl.learn was run with"
             )
-        found = np.asarray(source.representation(f"X_{key}_distances")[:])
+        found = np.array(source.representation(f"X_{key}_distances")[:])
         training = source.uns_entry(key).get("training_samples")
         rows = source.obs.index
     columns = rows if training is None else pd.Index([str(name) for name in training])

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from ._anndata import need
-from ._anndata.chunks import layout, read
-from ._anndata.genes import SELECTED, above_average, moments, warn_of_counts
-from ._anndata.obs import check_draw, draw, samples_of
-from ._anndata.source import Source
+from ._anndata.annotations import SELECTED, above_average, check_draw, draw, moments, samples_of, warn_of_counts
+from ._anndata.source import Source, layout, read
 
 __all__ = ["select_genes", "subsample"]
 

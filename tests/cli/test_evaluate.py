@@ -68,7 +68,7 @@ def test_a_run_holds_the_comparison(finished):
 def test_findings_are_a_table_for_people_or_json_for_machines(cells, tmp_path, capsys):
     assert cli.main(["evaluate", str(cells), *QUICK, "--genes", "5", "-o", str(tmp_path / "a")]) == 0
     told = capsys.readouterr()
-    assert re.split("  +", told.out.splitlines()[0])[:3] == ["method", "balanced accuracy", "95 % interval"]
+    assert re.split("  +", told.out.splitlines()[0])[:3] == ["method", "balanced accuracy", "95% interval"]
     assert told.out.splitlines()[1].startswith("defaults")
     assert "reading" in told.err.splitlines()[0]
     assert cli.main(["evaluate", str(cells), *QUICK, "--genes", "marked", "-o", str(tmp_path / "b"), "--json"]) == 0
@@ -83,7 +83,7 @@ def test_a_finished_run_is_replaced_by_force_only(cells, finished, capsys):
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatch, capsys):
-    from groundmetric.cli import _evaluation as evaluating
+    from groundmetric.cli import evaluate as evaluating
 
     def interrupt(*_):
         raise KeyboardInterrupt

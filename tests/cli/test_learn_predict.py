@@ -2,6 +2,8 @@
 
 import csv
 import json
+import pickle
+import shutil
 
 import anndata as ad
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric._internal.validation import ParameterError
 
 LEARN = ["--sample", "sample", "--label", "condition", "--cells-per-sample", "30", "--epochs", "10"]
 
@@ -165,3 +168,58 @@ def test_a_missing_package_is_named_with_what_to_type(files, tmp_path, monkeypat
     monkeypatch.setattr(gm.tl, "learn", absent)
     assert cli.main(["learn", str(files / "cells.h5ad"), *LEARN, "-o", str(tmp_path / "run")]) == 1
     assert "anndata is needed for this: pip install 'groundmetric[single-cell]'" in capsys.readouterr().err
+
+
+def older_run(run, folder, *, findings=(), entry=()):
+    """A copy of a run without these parts of run.json and of the entry in cells.h5ad, by an older version."""
+    shutil.copytree(run, folder)
+    notes = json.loads((run / "run.json").read_text()) | {"groundmetric": "0.1.0"}
+    (folder / "run.json").write_text(json.dumps({name: notes[name] for name in notes if name not in findings}))
+    cells = ad.read_h5ad(run / "cells.h5ad")
+    stored = cells.uns["groundmetric"] | {"version": "0.1.0"}
+    cells.uns["groundmetric"] = {name: stored[name] for name in stored if name not in entry}
+    cells.write_h5ad(folder / "cells.h5ad")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ({"findings": ["cells"]}, "written by groundmetric 0.1.0, without 'cells': run groundmetric learn again"),
+        ({"findings": ["groundmetric"]}, "groundmetric of an unknown version, without 'groundmetric': run"),
+        ({"entry": ["history"]}, "written by groundmetric 0.1.0, without 'history': learn again"),
+        ({"entry": ["metric"]}, "written by groundmetric 0.1.0, without 'metric': learn again"),
+    ],
+)
+def test_a_report_on_a_run_of_an_older_version_says_what_it_lacks(files, tmp_path, capsys, missing, message):
+    run = older_run(files / "run", tmp_path / "run", **missing)
+    assert cli.main(["report", str(run)]) == 2
+    assert message in capsys.readouterr().err
+    assert not (run / "report.html").exists()
+
+
+def test_predicting_by_a_run_of_an_older_version_needs_its_metric_and_labels_only(files, tmp_path, capsys):
+    command = [str(files / "new.h5ad"), "--cells-per-sample", "30"]
+    assert cli.main(["predict", str(files / "run"), *command]) == 0
+    expected = capsys.readouterr().out
+    run = older_run(files / "run", tmp_path / "a", findings=["cells", "seconds"], entry=["history", "learner"])
+    assert cli.main(["predict", str(run), *command]) == 0
+    assert capsys.readouterr().out == expected
+    run = older_run(files / "run", tmp_path / "b", entry=["labels"])
+    assert cli.main(["predict", str(run), *command]) == 2
+    assert "written by groundmetric 0.1.0, without 'labels': learn again" in capsys.readouterr().err
+
+
+def test_options_are_named_by_the_parameter_of_an_error_not_by_its_text(monkeypatch, capsys, files, tmp_path):
+    def refuse(*arguments, **options):
+        raise ParameterError("use_rep", "a layer=b, genes is c", ": sample_key is no remedy")
+
+    monkeypatch.setattr(gm.tl, "learn", refuse)
+    assert cli.main(["learn", str(files / "cells.h5ad"), *LEARN, "-o", str(tmp_path / "run")]) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("groundmetric learn: "))
+    assert line == "groundmetric learn: --rep is 'a layer=b, genes is c': sample_key is no remedy"
+
+
+def test_an_error_with_its_parameter_survives_the_way_from_a_worker():
+    error = pickle.loads(pickle.dumps(ParameterError("n_cells", 0, ": expected at least 1")))
+    assert (error.parameter, str(error)) == ("n_cells", "n_cells is 0: expected at least 1")

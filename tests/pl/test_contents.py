@@ -226,6 +226,12 @@ def test_history_draws_the_held_out_loss_where_there_is_one(ax):
     assert_allclose(lines[1].get_ydata(), [100.0, 80.0, 60.0])
 
 
+def test_history_of_a_loss_that_starts_at_0_is_relative_to_its_largest(ax):
+    loss = pl.history({**HISTORY, "loss": np.array([0.0, 0.2, 0.05])}, ax).lines[0]
+    assert_allclose(loss.get_ydata(), [0.0, 100.0, 25.0])
+    assert loss.get_label() == "loss (100% is the largest, 0.2)"
+
+
 def test_history_of_one_epoch_without_loss(ax):
     pl.history({name: values[:1] * 0 for name, values in HISTORY.items()}, ax)
     ax.figure.canvas.draw()

@@ -228,7 +228,7 @@ def scored(value, p_lead, p_chance):
              "lead_low": -0.1, "lead_high": 0.3, "p": p_lead}  # fmt: skip
     first = {"method": "learned metric", "status": "ok", "value": value, "low": 0.4, "high": 0.9}
     test = {"p": p_chance, "null": [0.5] * 99}
-    return " ".join(summary.say_scores(Evaluation("balanced_accuracy", 0.5, [first, other], "", test, [])))
+    return " ".join(summary.describe_scores(Evaluation("balanced_accuracy", 0.5, [first, other], "", test, [])))
 
 
 def test_summary_is_honest():
@@ -237,9 +237,9 @@ def test_summary_is_honest():
     assert "do not show which is better" in scored(0.8, 0.2, 0.01)
     assert "is worse" in scored(0.4, 0.01, 0.3)
     assert "read what follows as noise" in scored(0.4, 0.01, 0.3)
-    assert "was not tested" in summary.say_scores(None)[0]
+    assert "was not tested" in summary.describe_scores(None)[0]
     perfect = {"method": "learned metric", "status": "ok", "value": 1.0, "low": 1.0, "high": 1.0}
-    said = " ".join(summary.say_scores(Evaluation("balanced_accuracy", 0.5, [perfect], "", None, [])))
+    said = " ".join(summary.describe_scores(Evaluation("balanced_accuracy", 0.5, [perfect], "", None, [])))
     assert "there is no interval" in said
 
 

@@ -8,11 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from .._internal.validation import ParameterError
 from ..distributions import Distributions
-from .chunks import read
-from .genes import looks_raw, resolve, warn_of_counts
-from .obs import Samples, check_draw, draw, find_column, labels_of, samples_of
-from .source import Source
+from .annotations import (  # fmt: skip
+    Samples,
+    check_draw,
+    draw,
+    find_column,
+    labels_of,
+    looks_raw,
+    resolve,
+    samples_of,
+    warn_of_counts,
+)
+from .source import Source, read
 
 # Rules by which genes are chosen from the training samples of every split, rather than once.
 INSIDE = ("variance",)
@@ -52,8 +61,8 @@ def read_cohort(
         labels = labels_of(source.obs, label_key, samples, sample_key)
         groups = None if group_key is None else _groups(source.obs, group_key, samples, sample_key)
         rows = draw(samples, n_cells, random_state)
-        kept, notes = _usable(samples, labels, min_cells, sample_key, label_key)
-        rows = rows[kept[samples.codes[rows]]]
+        usable, notes = _usable_samples(samples, labels, min_cells, sample_key, label_key)
+        rows = rows[usable[samples.codes[rows]]]
         matrix, names, columns, rule, more = _features(source, layer, use_rep, genes)
         points = read(matrix, rows, columns)
     if use_rep is None:
@@ -81,10 +90,10 @@ def _groups(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str
     return pd.Series([str(value) for value in np.asarray(values)[first]], index=samples.names)
 
 
-def _usable(
+def _usable_samples(
     samples: Samples, labels: pd.Series, min_cells: int, sample_key: str, label_key: str
 ) -> tuple[np.ndarray, list[str]]:
-    """Which samples have a label and enough cells, and what is said of the others."""
+    """Which samples have a label and enough cells, and notes on the others."""
     labelled, large = np.isin(samples.names, labels.index), samples.sizes >= min_cells
     notes = []
     if not labelled.all():
@@ -93,23 +102,23 @@ def _usable(
         )
     if not large[labelled].all():
         notes.append(f"{int((~large & labelled).sum())} samples have fewer than {min_cells} cells and are left out")
-    kept = labelled & large
-    classes = labels.reindex(samples.names[kept]).unique()
+    usable = labelled & large
+    classes = labels.reindex(samples.names[usable]).unique()
     if classes.size < 2:
         raise ValueError(
-            f"{int(kept.sum())} samples of {sample_key!r} can be used, with the labels {classes.tolist()} of "
+            f"{int(usable.sum())} samples of {sample_key!r} can be used, with the labels {classes.tolist()} of "
             f"{label_key!r}: at least two labels are needed"
         )
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=3)
-    return kept, notes
+    return usable, notes
 
 
 def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any) -> tuple:
-    """The matrix, names and places of its columns, the rule to apply in each split, and what should be known."""
+    """The matrix, names and positions of its columns, the rule to apply in each split, and what should be known."""
     if use_rep is not None:
         if layer is not None or genes is not None:
-            raise ValueError(f"use_rep is {use_rep!r}: then there is no choice of layer or genes, leave them out")
+            raise ParameterError("use_rep", use_rep, ": then there is no choice of layer or genes, leave them out")
         matrix = source.representation(use_rep)
         note = f"{use_rep!r} was made from all cells, those of the tested samples among them"
         return matrix, [f"{use_rep}_{k}" for k in range(matrix.shape[1])], None, None, [note]
@@ -121,6 +130,6 @@ def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any
     assert mask is not None  # of a rule that is no choice inside splits
     chosen = np.flatnonzero(mask)
     if not chosen.size:
-        raise ValueError(f"genes is {rule!r}, which marks none: choose another rule")
-    told = [] if rule == "all" else [f"genes were chosen beforehand (var[{rule!r}]), perhaps from all samples"]
-    return matrix, [names[place] for place in chosen], chosen, None, told
+        raise ParameterError("genes", rule, ", which marks none: choose another rule")
+    chosen_before = [] if rule == "all" else [f"genes were chosen beforehand (var[{rule!r}]), perhaps from all samples"]
+    return matrix, [names[column] for column in chosen], chosen, None, chosen_before

@@ -1,20 +1,35 @@
-"""Where cells come from: an AnnData in memory, backed or lazy, or the path of an .h5ad file (or a .zarr folder)."""
+"""Cells from an AnnData in memory, backed or lazy, or from an .h5ad file (or a .zarr folder): only what is asked for.
+
+`Source` opens the cells. A matrix of cells × genes, in memory, in a file or in blocks of Dask, is read in pieces of
+wanted rows and columns. Matrices stored by rows (CSR, dense) come in pieces of whole rows, those stored by columns
+(CSC) in pieces of whole columns, those of Dask in its blocks, so that every value is read once and in the order in
+which it lies in the file. Sums over rows or columns are taken piece by piece.
+"""
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import anndata as ad
 import h5py
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
-from .chunks import is_dask
-from .obs import listed
+from .._internal.validation import ParameterError, refuse_mask
+
+# Values in a piece, about, those between wanted rows included: large enough to be quick, small beside any memory.
+_PIECE = 4_000_000
+# In a file, a stretch is read whole if at least one of so many rows of it is wanted: picking them is slower than that.
+_PICKED = 10
+# An array that is too small for the next piece grows by this factor at least.
+_ROOM = 1.125
 
 
 class Source:
@@ -97,14 +112,14 @@ class Source:
         else:
             entries = self._file.get(part, {})
         if name not in entries:
-            raise ValueError(f"{argument} is {name!r}, but {part} has no such entry: {listed(name, entries)}")
+            raise ParameterError(argument, name, f", but {part} has no such entry: {listed(name, entries)}")
         return entries[name] if self.adata is not None else self._stored(f"{part}/{name}")
 
-    def _stored(self, place: str) -> Any:
+    def _stored(self, path: str) -> Any:
         """A matrix in the file, not read yet; anything else is read."""
-        if place not in self._file:
+        if path not in self._file:
             return None
-        entry = self._file[place]
+        entry = self._file[path]
         kind = str(entry.attrs.get("encoding-type", ""))
         if kind in ("csr_matrix", "csc_matrix"):
             return ad.io.sparse_dataset(entry)
@@ -146,3 +161,181 @@ def _open_store(path: Path) -> Any:
     if not h5py.is_hdf5(path):
         raise ValueError(f"{str(path)!r} is no .h5ad file: it is not in the HDF5 format")
     return h5py.File(path, "r")
+
+
+def listed(name: Any, names: Iterable[Any]) -> str:
+    """What there is, nearest to the name first.
+
+    >>> listed("paitent", ["disease", "patient"])
+    "there are 'patient', 'disease'"
+    """
+
+    def nearness(other: Any) -> float:
+        return difflib.SequenceMatcher(None, str(name).lower(), str(other).lower()).ratio()
+
+    ordered = sorted(names, key=nearness, reverse=True)
+    return f"there are {', '.join(map(repr, ordered))}" if ordered else "there are none"
+
+
+class Piece(NamedTuple):
+    """Values of some of the wanted rows and columns: `rows` and `columns` are slices of what was asked for."""
+
+    rows: slice
+    columns: slice
+    values: Any  # CSR matrix, CSC matrix or array, float32 or float64
+
+
+def pieces(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size: int = _PIECE) -> Iterator[Piece]:
+    """The values of these rows and columns (None: all), both ascending, in pieces of about `size` values at most."""
+    columns = np.arange(matrix.shape[1]) if columns is None else columns
+    if is_dask(matrix):
+        yield from _blocks(matrix, rows, columns)
+    elif layout(matrix) == "csc":
+        for low, high in _cuts(matrix, columns, size):
+            values = _some(_take(matrix, columns[low:high], axis=1), rows, axis=0)
+            yield Piece(slice(0, rows.size), slice(low, high), _as_float(values))
+    else:
+        for low, high in _cuts(matrix, rows, size):
+            values = _some(_take(matrix, rows[low:high], axis=0), columns, axis=1)
+            yield Piece(slice(low, high), slice(0, columns.size), _as_float(values))
+
+
+def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size: int = _PIECE) -> Any:
+    """These rows and columns (None: all), both ascending, as a CSR matrix or an array; in pieces of about `size`."""
+    n_columns = matrix.shape[1] if columns is None else columns.size
+    found = pieces(matrix, rows, columns, size)
+    first = next(found, None)
+    if first is None:
+        return np.empty((rows.size, n_columns), np.float32)
+    if first.values.shape == (rows.size, n_columns):  # a single one is not copied
+        return first.values.tocsr() if sparse.issparse(first.values) else first.values
+    found = itertools.chain([first], found)
+    if sparse.issparse(first.values):
+        return _joined(found, n_columns)
+    return _filled(found, (rows.size, n_columns), first.values.dtype)
+
+
+def _filled(found: Iterator[Piece], shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """Dense pieces in one array."""
+    whole = np.empty(shape, dtype)
+    for piece in found:
+        whole[piece.rows, piece.columns] = piece.values
+    return whole
+
+
+def _joined(found: Iterator[Piece], n_columns: int) -> sparse.csr_matrix:
+    """Sparse pieces as one matrix. Each strip of rows is added and forgotten, so that there are never two copies."""
+    data, indices, ends = _Growing(), _Growing(), [np.zeros(1, np.int64)]
+    for _, strip in itertools.groupby(found, key=lambda piece: piece.rows.start):
+        parts = [piece.values for piece in strip]
+        part = (parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")).tocsr()
+        data.add(part.data)
+        indices.add(part.indices)
+        ends.append(ends[-1][-1] + part.indptr[1:].astype(np.int64))
+    indptr = np.concatenate(ends)
+    few = indptr[-1] <= np.iinfo(np.int32).max
+    return sparse.csr_matrix(
+        (data.whole(), indices.whole(), indptr.astype(np.int32) if few else indptr), (indptr.size - 1, n_columns)
+    )
+
+
+class _Growing:
+    """An array that grows in place: where there are many values, the system moves pages and copies nothing."""
+
+    def __init__(self) -> None:
+        self._values, self._size = np.empty(0), 0
+
+    def add(self, part: np.ndarray) -> None:
+        if not self._size:
+            self._values = part.copy()
+        end = self._size + part.size
+        if end > self._values.size:
+            self._values.resize(max(end, int(_ROOM * self._size)), refcheck=False)
+        self._values[self._size : end] = part
+        self._size = end
+
+    def whole(self) -> np.ndarray:
+        self._values.resize(self._size, refcheck=False)
+        return self._values
+
+
+def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:
+    """The rows in the space of the components (n_components, n_columns), piece by piece."""
+    z = np.zeros((rows.size, components.shape[0]))
+    for piece in pieces(matrix, rows, columns):
+        z[piece.rows] += piece.values @ components[:, piece.columns].T
+    return z
+
+
+def layout(matrix: Any) -> str:
+    """ "csr", "csc" or "dense"."""
+    return getattr(matrix, "format", "dense")
+
+
+def is_dask(matrix: Any) -> bool:
+    """A Dask array is known by what it promises, so that Dask need not be there."""
+    return hasattr(matrix, "__dask_graph__")
+
+
+def _blocks(matrix: Any, rows: np.ndarray, columns: np.ndarray) -> Iterator[Piece]:
+    """Pieces as Dask has cut the matrix; one block is computed at a time, those without a wanted value never."""
+    for i, (top, here) in enumerate(_parts(rows, matrix.chunks[0])):
+        for j, (left, there) in enumerate(_parts(columns, matrix.chunks[1])):
+            if here.stop > here.start and there.stop > there.start:
+                block = matrix.blocks[i, j].compute()
+                values = _some(_some(block, rows[here] - top, axis=0), columns[there] - left, axis=1)
+                yield Piece(here, there, _as_float(values))
+
+
+def _parts(index: np.ndarray, sizes: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """Where each block begins, and which of the ascending indices fall into it."""
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(index, bounds)
+    return [
+        (int(start), slice(int(a), int(b))) for start, (a, b) in zip(bounds, itertools.pairwise(cuts), strict=False)
+    ]
+
+
+def _take(matrix: Any, index: np.ndarray, axis: int) -> Any:
+    """These rows (or columns), ascending; from a file in one stretch where enough of it is wanted."""
+    low, high = int(index[0]), int(index[-1]) + 1
+    if high - low == index.size:
+        return matrix[low:high] if axis == 0 else matrix[:, low:high]
+    in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
+    if in_memory or index.size * _PICKED < high - low:
+        return matrix[index] if axis == 0 else matrix[:, index]
+    return _some(matrix[low:high] if axis == 0 else matrix[:, low:high], index - low, axis)
+
+
+def _some(values: Any, index: np.ndarray, axis: int) -> Any:
+    """These rows (or columns) of values in memory, which are not copied where it is all of them."""
+    if index.size == values.shape[axis]:
+        return values
+    return values[index] if axis == 0 else values[:, index]
+
+
+def _cuts(matrix: Any, index: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """Where to cut the wanted rows (or columns) so that the stretch of a piece has about `size` values at most."""
+    if not index.size:
+        return []
+    if layout(matrix) == "dense":
+        ends = (index + 1) * matrix.shape[1]
+    else:
+        ends = _starts(matrix)[index + 1].astype(np.int64) + index + 1  # empty ones count as well
+    bounds = [0, *(np.flatnonzero(np.diff((ends - 1) // size)) + 1).tolist(), index.size]
+    return list(itertools.pairwise(bounds))
+
+
+def _starts(matrix: Any) -> np.ndarray:
+    """Where each row (or column) of a sparse matrix starts among its values."""
+    return matrix.indptr if sparse.issparse(matrix) else matrix.group["indptr"][:]
+
+
+def _as_float(values: Any) -> Any:
+    """float32 and float64 as they are, whole numbers and half precision as float32."""
+    refuse_mask(values, "the matrix")
+    if values.dtype in (np.float32, np.float64):
+        return values
+    if values.dtype.kind not in "iubf":
+        raise ValueError(f"the matrix holds values of type {values.dtype}: expected numbers")
+    return values.astype(np.float32)

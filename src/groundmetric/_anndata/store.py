@@ -8,7 +8,7 @@ writes and reads them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from .. import __version__
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..metrics.base import GroundMetric
-from .obs import Samples, listed, samples_of
-from .source import Source
+from .annotations import Samples, samples_of
+from .source import Source, listed
 
 FORMAT = 1
 # The file of a run folder of the command line that holds the training cells.
@@ -77,18 +77,31 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def recall(entry: Any, key: str, where: str) -> Stored:
+def read_entry(entry: Any, key: str, where: str) -> Stored:
     """Read an entry of `uns`."""
     if not isinstance(entry, Mapping) or "metric" not in entry:
-        raise ValueError(f"{where} has no uns[{key!r}]: run tl.learn first, or give the key that it was run with")
-    if int(entry["format"]) > FORMAT:
+        raise ValueError(
+            f"{where} has no metric in uns[{key!r}]: run tl.learn first, or give the key that it was run with"
+        )
+    if int(entry.get("format", 0)) > FORMAT:
         raise ValueError(f"uns[{key!r}] was written by groundmetric {entry['version']}: update groundmetric to read it")
-    kept = entry["metric"]
-    metric = GroundMetric(kept["components"], [str(name) for name in kept["features"]], variances=kept.get("variances"))
+    check_parts(entry, ("format", "params", "labels"), key)
+    saved = entry["metric"]
+    metric = GroundMetric(
+        saved["components"], [str(name) for name in saved["features"]], variances=saved.get("variances")
+    )
     names, labels = entry["labels"]["samples"], np.asarray(entry["labels"]["labels"])
     labels = labels if labels.dtype.kind in "biuf" else np.array([str(label) for label in labels])
     params = {name: value.item() if isinstance(value, np.generic) else value for name, value in entry["params"].items()}
-    return Stored(key, metric, np.asarray(kept["means"]), params, pd.Series(labels, [str(name) for name in names]))
+    return Stored(key, metric, np.asarray(saved["means"]), params, pd.Series(labels, [str(name) for name in names]))
+
+
+def check_parts(entry: Mapping[str, Any], parts: Iterable[str], key: str) -> None:
+    """Raise where an entry of `uns` lacks a part, as those of older versions may."""
+    for part in parts:
+        if part not in entry:
+            version = entry.get("version", "of an unknown version")
+            raise ValueError(f"uns[{key!r}] was written by groundmetric {version}, without {part!r}: learn again")
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,7 @@ def trained_from(trained: Any, key: str) -> Trained:
         elif path.is_file() and path.read_bytes()[:1] == b"{":  # as a saved metric begins
             return Trained(_bare(GroundMetric.load(path), key), None)
     with Source(trained) as source:
-        stored = recall(source.uns_entry(key), key, "trained")
+        stored = read_entry(source.uns_entry(key), key, "trained")
         return Trained(stored, _training_cells(source, stored))
 
 
@@ -130,10 +143,10 @@ def _training_cells(source: Source, stored: Stored) -> Distributions:
             f"trained holds none of the {len(stored.labels)} samples that the metric was learned from "
             f"({listed('', stored.labels.index[:3])}, …): give the AnnData that tl.learn was run on"
         )
-    return compared_cells(source, samples, stored.key, only=here)
+    return drawn_cells(source, samples, stored.key, only=here)
 
 
-def compared_cells(source: Source, samples: Samples, key: str, only: list[str] | None = None) -> Distributions:
+def drawn_cells(source: Source, samples: Samples, key: str, only: list[str] | None = None) -> Distributions:
     """The drawn cells of all samples (or only some) in the learned space."""
     z = np.asarray(source.representation(f"X_{key}")[:])
     drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool)
@@ -145,9 +158,9 @@ def compared_cells(source: Source, samples: Samples, key: str, only: list[str] |
 def by_sample(z: np.ndarray, samples: Samples, drawn: np.ndarray, only: list[str] | None = None) -> Distributions:
     """The drawn cells as distributions, in the order of the samples (or of some of them)."""
     D = Distributions(z[drawn], samples.names[samples.codes[drawn]])
-    place = {name: d for d, name in enumerate(D.names)}  # as drawn cells happen to come, not as samples do
+    position = {name: d for d, name in enumerate(D.names)}  # as drawn cells happen to come, not as samples do
     wanted = samples.names if only is None else only
-    absent = [name for name in wanted if name not in place]
+    absent = [name for name in wanted if name not in position]
     if absent:
         raise ValueError(f"sample {absent[0]!r} has no drawn cell: run tl.learn or tl.transfer with these samples")
-    return D[[place[name] for name in wanted]]
+    return D[[position[name] for name in wanted]]

@@ -27,6 +27,39 @@ if TYPE_CHECKING:
     from ..distributions import Distributions
 
 
+class ParameterError(ValueError):
+    """A value that a parameter does not take.
+
+    The parameter is an attribute, so that a program with names of its own (the command line) can name its option.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the parameter.
+    value : object
+        Its value.
+    problem : str
+        What is wrong and the remedy, as it follows on the value: ": expected …" or ", but …: …".
+
+    Examples
+    --------
+    >>> error = ParameterError("n_cells", 0, ": expected at least 1")
+    >>> str(error), error.naming("--cells-per-sample")
+    ('n_cells is 0: expected at least 1', '--cells-per-sample is 0: expected at least 1')
+    """
+
+    def __init__(self, parameter: str, value: Any, problem: str) -> None:
+        super().__init__(parameter, value, problem)  # what it is pickled by, on its way from a worker
+        self.parameter, self.value, self.problem = parameter, value, problem
+
+    def naming(self, name: str) -> str:
+        """The message with another name of the parameter."""
+        return f"{name} is {self.value!r}{self.problem}"
+
+    def __str__(self) -> str:
+        return self.naming(self.parameter)
+
+
 def real_array(values: Any, name: str) -> np.ndarray:
     """An array of float32 (where it was) or float64; copied only where it has to be.
 
@@ -412,7 +445,7 @@ def check_number(name: str, value: Any, *, low: float, above: bool = False, whol
     fits = isinstance(value, kind) and not isinstance(value, bool) and low <= value < np.inf  # type: ignore[operator]
     if not fits or (above and value == low):
         what = "a whole number" if whole else "a number"
-        raise ValueError(f"{name} is {value!r}: expected {what} {'above' if above else 'of at least'} {low:g}")
+        raise ParameterError(name, value, f": expected {what} {'above' if above else 'of at least'} {low:g}")
 
 
 CLASS_WEIGHTS = (None, "balanced")

@@ -6,3 +6,7 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (Ctrl-C), 143 termina
 from .main import main
 
 __all__ = ["main"]
+
+
+def __dir__() -> list[str]:
+    return __all__

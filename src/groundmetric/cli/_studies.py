@@ -29,7 +29,7 @@ N_NEIGHBORS = 5
 
 @dataclass
 class Study:
-    """One data set, what was learned on half of it, and what came out."""
+    """One data set, what was learned on half of it, and what was found."""
 
     D: Distributions
     y: np.ndarray

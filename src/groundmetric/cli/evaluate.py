@@ -1,11 +1,18 @@
-"""`groundmetric evaluate`: does the learned metric help on these data, against everything else one would try?"""
+"""`groundmetric evaluate`: does the learned metric help on these data, against everything else one would try?
+
+Methods are compared on a cohort, and the comparison is written as tables and figures.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .options import (
     add_command,
@@ -18,14 +25,23 @@ from .options import (
     count_or_all,
     log,
     new_folder,
-    number,
+    positive,
     print_findings,
     write_findings,
 )
 
-SPELLING = {
+# Modules that are heavy are imported by the functions that need them: `--help` does not.
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from .._anndata.cohort import Labelled
+    from ..evaluation import Comparison, PermutationTest
+    from ..supervision.splits import Split
+
+OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",
-    "genes": "--genes", "time_limit": "--time-limit", "memory_limit": "--memory-limit",
+    "genes": "--genes",
 }  # fmt: skip
 METHODS = (
     "the first is compared with all others; all: every one there is (learned, euclidean, cosine, pca, lda, pseudobulk, "
@@ -37,6 +53,11 @@ GENES = (
 )
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
 PERMUTATIONS = "of labels, to test the first method against chance; each costs as much as its evaluation"
+OWN = ("learned", "defaults")
+# What is compared unless other methods are named: those that take seconds rather than minutes.
+USUAL = ("learned", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
+# Each class counts the same in the score, and so it does in the votes.
+SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 
 
 def add(commands: Any) -> None:
@@ -61,13 +82,13 @@ def add(commands: Any) -> None:
     command.add_argument("--min-cells", metavar="N", type=count, default=1,
                          help="leave out samples with fewer (%(default)s)")  # fmt: skip
     command.add_argument("--permutations", metavar="N", type=count, default=0, help=PERMUTATIONS)
-    command.add_argument("--time-limit", metavar="SECONDS", type=number, help="for one method on one split")
-    command.add_argument("--memory-limit", metavar="MB", type=number, help="for one method on one split (Linux)")
+    command.add_argument("--time-limit", metavar="SECONDS", type=positive, help="for one method on one split")
+    command.add_argument("--memory-limit", metavar="MB", type=positive, help="for one method on one split (Linux)")
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
     add_seed(command, "of the draw, the splits and the methods")
     add_jobs(command)
     add_force(command)
-    command.set_defaults(spelling=SPELLING)
+    command.set_defaults(option_of=OPTION_OF)
 
 
 def rule(text: str) -> str | int:
@@ -77,35 +98,34 @@ def rule(text: str) -> str | int:
 def run(options: argparse.Namespace) -> None:
     from .._internal.cache import cache_files, remove_cache  # heavy, and not needed for --help
 
-    kept = _unfinished(options.output)
-    check_free(options.output, force=options.force, beside=cache_files(kept))
-    if kept.exists() and not options.resume:
+    fits = _unfinished(options.output)
+    check_free(options.output, force=options.force, beside=cache_files(fits))
+    if fits.exists() and not options.resume:
         if not options.force:
             raise ValueError(
-                f"{str(kept)!r} holds an unfinished run: give --resume to go on with it, or --force to start anew"
+                f"{str(fits)!r} holds an unfinished run: give --resume to go on with it, or --force to start anew"
             )
-        remove_cache(kept)
-    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=cache_files(kept)) as folder:
-        findings = _evaluate(options, folder, kept)
+        remove_cache(fits)
+    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=cache_files(fits)) as folder:
+        findings = _evaluate(options, folder, fits)
         write_findings(folder, findings)
-    remove_cache(kept)
+    remove_cache(fits)
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
 
 
 def _unfinished(output: str) -> Path:
-    """Where fits are kept until all are done: beside the folder, or in one whose place belongs to somebody else."""
+    """File of the fits that are done, until all are: beside the folder, or in a folder that cannot be replaced."""
     folder = Path(os.path.realpath(output))
     mounted = folder.is_dir() and (os.path.ismount(folder) or not os.access(folder.parent, os.W_OK))
     return folder / "unfinished" if mounted else folder.with_name(f"{folder.name}.unfinished")
 
 
-def _evaluate(options: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:
+def _evaluate(options: argparse.Namespace, folder: Path, fits: Path) -> dict[str, Any]:
     from .. import __version__
     from .._anndata.cohort import read_cohort
-    from ._evaluation import NAMES, USUAL, Splitter, evaluate, make_methods
 
-    methods = USUAL if options.methods is None else NAMES if options.methods == "all" else options.methods.split(",")
+    methods = USUAL if options.methods is None else _names() if options.methods == "all" else options.methods.split(",")
     if options.cv == "leave-one-group-out" and options.group is None:
         raise ValueError("--cv leave-one-group-out needs --group, the column of obs that holds the groups")
     n_splits = options.n_splits or (5 if options.cv == "k-fold" else 10)
@@ -120,15 +140,257 @@ def _evaluate(options: argparse.Namespace, folder: Path, kept: Path) -> dict[str
     Splitter(options.cv, n_splits, cohort.groups, options.seed)(cohort.y)
     findings = evaluate(
         cohort, folder, methods=methods, cv=options.cv, n_splits=n_splits, n_permutations=options.permutations,
-        n_jobs=options.jobs, time_limit=options.time_limit, memory_limit=options.memory_limit, resume=kept,
+        n_jobs=options.jobs, time_limit=options.time_limit, memory_limit=options.memory_limit, resume=fits,
         seed=options.seed, verbose=1, log=log,
     )  # fmt: skip
     return {"groundmetric": __version__, "command": "evaluate", "cells": str(options.cells), **findings}
 
 
+@dataclass(frozen=True)
+class Splitter:
+    """How samples are divided, as scikit-learn names it: a function of the labels.
+
+    Attributes
+    ----------
+    cv : str
+        "shuffle-split", "k-fold" or "leave-one-group-out".
+    n_splits : int
+        Number of splits or folds; not used to leave one group out.
+    groups : list or None
+        The group of each sample, which is never divided.
+    seed : int
+        Seed of the draw.
+    """
+
+    cv: str
+    n_splits: int
+    groups: list | None
+    seed: int
+
+    def __call__(self, y: np.ndarray) -> list[Split]:
+        from ..evaluation import folds, leave_one_group_out, shuffled
+
+        if self.cv == "leave-one-group-out":
+            if self.groups is None:
+                raise ValueError(
+                    "cv is 'leave-one-group-out', but there are no groups: give the column that holds them"
+                )
+            return leave_one_group_out(self.groups)
+        make = folds if self.cv == "k-fold" else shuffled
+        return make(y, groups=self.groups, n_splits=self.n_splits, random_state=self.seed)
+
+
+def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str, Any]:
+    """Methods by name: "learned" (with its nested search), "defaults" (without), and the baselines.
+
+    >>> import groundmetric as gm
+    >>> from groundmetric._anndata.cohort import Labelled
+    >>> list(make_methods(["learned", "lda"], Labelled(*gm.datasets.synth_2d(0), None, None, []), 0))
+    ['learned', 'lda']
+    """
+    from ..estimators.preprocessing import SelectedFeatures
+
+    if not names:
+        raise ValueError("no methods: at least one is needed")
+    methods = {name: _method(name, seed) for name in names}
+    if cohort.rule is None:
+        return methods
+    return {name: SelectedFeatures(method, cohort.rule) for name, method in methods.items()}
+
+
+def _names() -> tuple[str, ...]:
+    """Every method that there is."""
+    from .. import baselines
+
+    return (*OWN, *baselines.BASELINES)
+
+
+def _method(name: str, seed: int) -> Any:
+    from .. import baselines
+    from ..estimators import GroundMetricLearner, GroundMetricLearnerCV
+
+    if name == "learned":
+        return GroundMetricLearnerCV(random_state=seed)
+    if name == "defaults":
+        return GroundMetricLearner(random_state=seed)
+    if name not in baselines.BASELINES:
+        raise ValueError(f"no method is called {name!r}: expected some of {', '.join(_names())}")
+    method = baselines.by_name(name)
+    return method.set_params(random_state=seed) if "random_state" in method.get_params() else method
+
+
+def evaluate(
+    cohort: Labelled,
+    folder: Path,
+    *,
+    methods: Sequence[str] = USUAL,
+    cv: str = "shuffle-split",
+    n_splits: int = 10,
+    n_permutations: int = 0,
+    n_jobs: int | None = None,
+    time_limit: float | None = None,
+    memory_limit: float | None = None,
+    max_points: int | None = 2000,
+    resume: Path | None = None,
+    seed: int = 0,
+    verbose: int = 0,
+    log: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Compare methods on a cohort, and write results.md, .csv and .json and figures into the folder.
+
+    Parameters
+    ----------
+    cohort : Labelled
+        Samples with labels, groups or None, a rule for features or None (all), notes.
+    folder : path
+        Where files are written.
+    methods : sequence of str
+        Names; the first is compared with all others.
+    cv, n_splits : str and int
+        How samples are divided, see `Splitter`.
+    n_permutations : int
+        Permutations of labels, to test the first method against chance; each costs a whole evaluation of it.
+    n_jobs, time_limit, memory_limit
+        As in `evaluation.compare`.
+    max_points : int or None
+        Cells of either side of a split that are voted on at cell level.
+    resume : path or None
+        File of the fits that are done.
+    """
+    from ..evaluation import compare, permutation_test
+
+    splitter = Splitter(cv, n_splits, cohort.groups, seed)
+    splits = splitter(cohort.y)
+    chosen = make_methods(methods, cohort, seed)
+    log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
+    found = compare(
+        chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=CLASS_WEIGHT,
+        max_points=max_points, clustering="test", n_jobs=n_jobs, time_limit=time_limit, memory_limit=memory_limit,
+        resume=resume, verbose=verbose,
+    )  # fmt: skip
+    found.notes += [*cohort.notes, *_notes(cohort, max_points)]
+    test = None
+    if n_permutations:
+        log(f"permuting labels {n_permutations} times")
+        again = {"leave-one-group-out": splits, "k-fold": n_splits, "shuffle-split": splitter}[cv]
+        test = permutation_test(
+            chosen[methods[0]], cohort.D, cohort.y, cv=again, groups=cohort.groups, n_permutations=n_permutations,
+            score=SCORE, class_weight=CLASS_WEIGHT, n_jobs=n_jobs, random_state=seed, verbose=verbose,
+        )  # fmt: skip
+    log("drawing")
+    pictures = draw(found, chosen, cohort, folder)
+    return _write(found, test, cohort, pictures, folder)
+
+
+def _notes(cohort: Labelled, max_points: int | None) -> list[str]:
+    notes = []
+    if cohort.rule is not None:
+        rule = "with variance above the average" if cohort.rule == "variance" else f"the {cohort.rule} most variable"
+        notes.append(f"features are chosen anew from the training samples of every split: {rule}")
+    if max_points is not None:
+        notes.append(f"at cell level, at most {max_points:,} cells of either side of a split vote or are voted on")
+    return notes
+
+
+def draw(found: Comparison, methods: dict[str, Any], cohort: Labelled, folder: Path) -> list[str]:
+    """Scores of all methods; samples by the first method, learned from the first training part, the others hollow."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from .. import pl
+    from ..pl.style import STYLE
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(3.7, 0.8 + 0.18 * len(found.methods)), layout="constrained")
+        estimates = {method: found.estimate(method, SCORE) for method in found.methods}
+        rows = {method: (estimate.value, estimate.low, estimate.high) for method, estimate in estimates.items()}
+        name = f"{SCORE.replace('_', ' ')}, 95% interval (dashed: guessing)"
+        pl.scores(rows, figure.subplots(), reference=1 / len(found.classes), name=name)
+        pictures = [_save(figure, folder / "scores.png")]
+        distances = _distances(found, methods[found.methods[0]], cohort)
+        if distances is not None:
+            figure = Figure(figsize=(7.0, 3.4), layout="constrained")
+            left, right = figure.subplots(1, 2)
+            pl.embedding(distances, found.labels, left, train=found.splits[0][0])
+            pl.heatmap(distances, found.labels, right)
+            pictures.append(_save(figure, folder / "samples.png"))
+    return pictures
+
+
+def _distances(found: Comparison, method: Any, cohort: Labelled) -> np.ndarray | None:
+    """Distances between all samples by a method that learns from the first training part; None if it has none."""
+    import numpy as np
+
+    from ..evaluation._run import Cohort, fit
+
+    if found.status(found.methods[0]) != "ok":
+        return None
+    train, _ = found.splits[0]
+    known = Cohort(cohort.D, np.asarray(found.labels), np.asarray(found.classes), cohort.groups)
+    fitted = fit(method, cohort.D[train], known, train)
+    return fitted.distances(cohort.D) if hasattr(fitted, "distances") else None
+
+
+def _save(figure: Figure, path: Path) -> str:
+    from .._internal.files import replacing
+
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=150, pil_kwargs={"optimize": True})
+    return path.name
+
+
+def _write(
+    found: Comparison, test: PermutationTest | None, cohort: Labelled, pictures: list[str], folder: Path
+) -> dict[str, Any]:
+    from .._internal.files import write_whole
+    from .._internal.tables import without_nan
+
+    labels = dict(Counter(map(str, cohort.y.tolist())))
+    text = [f"# {len(cohort.D)} samples: {', '.join(f'{count} {label}' for label, count in labels.items())}"]
+    if test is not None:
+        text.append(
+            f"{found.methods[0]}, against chance: {SCORE.replace('_', ' ')} {test.statistic:.2f}, p = {test.p:.3g} "
+            f"({test.null.size} permutations of {test.exchanged}; {test.arrangements} arrangements in all)"
+        )
+    learned = f"samples by {found.methods[0]}, learned from the first training part (filled), and their distances"
+    shown = {"scores.png": "scores of all methods with 95% intervals, and of guessing", "samples.png": learned}
+    text += [found.to_markdown(), *(f"![{shown[name]}]({name})" for name in pictures)]
+    write_whole(folder / "results.md", ["\n\n".join(text).encode() + b"\n"])
+    found.to_csv(folder / "results.csv")
+    permuted = None if test is None else test.to_dict()
+    content = {"comparison": found.to_dict(), "permutation_test": permuted}
+    write_whole(folder / "results.json", [json.dumps(content).encode() + b"\n"])
+    return without_nan(
+        {
+            "n_samples": len(cohort.D),
+            "n_points": int(cohort.D.points.shape[0]),
+            "n_features": int(cohort.D.shape[1]),
+            "labels": labels,
+            "n_splits": len(found.splits),
+            "scores": {method: _scores(found, method) for method in found.methods},
+            "against_chance": None if test is None else {"p": test.p, "n_permutations": int(test.null.size)},
+            "notes": found.notes,
+            "files": ["results.md", "results.csv", "results.json", *pictures, "run.json"],
+        }
+    )
+
+
+def _scores(found: Comparison, method: str) -> dict[str, Any]:
+    estimate = found.estimate(method, SCORE)
+    row: dict[str, Any] = {
+        "status": found.status(method), SCORE: estimate.value, "low": estimate.low, "high": estimate.high,
+        "seconds": found.seconds(method),
+    }  # fmt: skip
+    if method != found.methods[0]:
+        lead = found.difference(found.methods[0], method, SCORE)
+        row |= {"lead_of_first": lead.value, "lead_low": lead.low, "lead_high": lead.high}
+        row["p_holm"] = found.against(found.methods[0], SCORE)[method][1]
+    return row
+
+
 def summary(findings: dict[str, Any]) -> str:
     """A line per method."""
-    rows = [["method", "balanced accuracy", "95 % interval", "lead of first", "p (Holm)", "seconds per split"]]
+    rows = [["method", "balanced accuracy", "95% interval", "lead of first", "p (Holm)", "seconds per split"]]
     for method, row in findings["scores"].items():
         cells = [_number(row["balanced_accuracy"]), _pair(row["low"], row["high"])]
         cells += [_number(row.get("lead_of_first"), "+.2f"), _number(row.get("p_holm"), ".3f")]

@@ -24,7 +24,7 @@ from .options import (
     write_frame,
 )
 
-SPELLING = {
+OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "batch_key": "--batch", "cell_type_key": "--cell-type",
     "n_cells": "--cells-per-sample", "resample": "--resample", "layer": "--layer", "use_rep": "--rep",
     "genes": "--genes", "n_components": "--components",
@@ -61,7 +61,7 @@ def add(commands: Any) -> None:
     add_seed(command, "of the draw and the learner")
     add_jobs(command)
     add_force(command)
-    command.set_defaults(spelling=SPELLING)
+    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -89,7 +89,7 @@ def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
 
 def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from .. import __version__, get, tl
-    from .._anndata.obs import find_column
+    from .._anndata.annotations import find_column
     from .._anndata.source import Source
 
     if options.cell_type is not None:  # before the long work rather than after it

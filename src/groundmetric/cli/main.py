@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -28,42 +28,42 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; `arguments` default to those of the process."""
     options = _parser().parse_args(arguments)
-    with warnings.catch_warnings(), _ended_like_by_ctrl_c() as came:
+    with warnings.catch_warnings(), _signals_as_interrupts() as signals:
         warnings.showwarning = _show_warning
         try:
             options.run(options)
         except (Exception, KeyboardInterrupt) as error:
             if options.debug:
                 raise
-            code, message = _explain(error, options, came[0] if came else signal.SIGINT)
+            code, message = _explain(error, options, signals[0] if signals else signal.SIGINT)
             log(f"{options.prog}: {message}")
             return code
     return 0
 
 
 @contextlib.contextmanager
-def _ended_like_by_ctrl_c() -> Iterator[list[int]]:
-    """SIGTERM, and the end of the terminal, end a command as Ctrl-C does: nothing half-written stays. Gives those that
-    came."""
-    came: list[int] = []
+def _signals_as_interrupts() -> Iterator[list[int]]:
+    """SIGTERM, and the end of the terminal, end a command as Ctrl-C does: nothing half-written stays. Yields the list
+    of signals received."""
+    received: list[int] = []
     owner = os.getpid()
 
-    def end(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: Any) -> None:
         if os.getpid() != owner:  # a child that inherited this: it ends as it would have
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        came.append(number)
+        received.append(number)
         raise KeyboardInterrupt
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    in_main = threading.current_thread() is threading.main_thread()  # nobody else hears signals
-    heard = [number for number in numbers if in_main and signal.getsignal(number) is signal.SIG_DFL]
-    for number in heard:
-        signal.signal(number, end)
+    in_main = threading.current_thread() is threading.main_thread()  # no other thread can handle signals
+    handled = [number for number in numbers if in_main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, interrupt)
     try:
-        yield came
+        yield received
     finally:
-        for number in heard:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -> tuple[int, str]:
     """An exit code and one line for whoever typed the command."""
-    text = " ".join(str(error).split())
+    text = " ".join(_message(error, getattr(options, "option_of", {})).split())
     if isinstance(error, KeyboardInterrupt):
         return 128 + ended_by, f"{'interrupted' if ended_by == signal.SIGINT else 'terminated'} {text}".strip()
     if isinstance(error, ModuleNotFoundError):
@@ -87,15 +87,14 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
     if isinstance(error, OSError) and error.filename is not None:
         return 2, f"{error.strerror}: {str(error.filename)!r}"
     if isinstance(error, ValueError | OSError):
-        return 2, _in_words_of_the_command(text, options)
+        return 2, text
     return 1, f"unexpected {type(error).__name__}: {text} (--debug shows where)"
 
 
-def _in_words_of_the_command(text: str, options: argparse.Namespace) -> str:
-    """Errors of the package name its parameters: here they are options."""
-    for parameter, option in getattr(options, "spelling", {}).items():
-        text = text.replace(f"{parameter} is ", f"{option} is ").replace(f"{parameter}=", f"{option} ")
-    return text
+def _message(error: Any, option_of: Mapping[str, str]) -> str:
+    """What an error says; a `ParameterError` names the option that the parameter is in this command."""
+    option = option_of.get(getattr(error, "parameter", ""))
+    return str(error) if option is None else error.naming(option)
 
 
 def _show_warning(message: Any, *where: Any, **more: Any) -> None:

@@ -74,6 +74,13 @@ def number(text: str) -> float:
     return value
 
 
+def positive(text: str) -> float:
+    value = number(text)
+    if value == 0.0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
+    return value
+
+
 def share(text: str) -> float:
     value = number(text)
     if value > 1.0:
@@ -93,7 +100,7 @@ def log(line: str) -> None:
 def new_folder(
     output: str | os.PathLike, *, force: bool, inputs: Iterable[str | os.PathLike] = (), beside: Sequence[str] = ()
 ) -> AbstractContextManager[Path]:
-    """A folder for a run, which is put into place when all is done; see `safe_folders.new_folder`.
+    """A folder for a run, which gets its name when all is done; see `safe_folders.new_folder`.
 
     With `force`, the files of an earlier run give way, and its report. Whatever else is there stays.
     """
@@ -124,12 +131,12 @@ def _report_of(folder: Path) -> list[str]:
     from .._internal.cache import cache_files, is_cache  # heavy, and not needed for --help
 
     cache = folder / "report.cache"
-    ours = cache_files(cache) if is_cache(cache) else []
+    caches = cache_files(cache) if is_cache(cache) else []
     if not (folder / "report.html").exists():
-        return ours
+        return caches
     from ..report.write import is_page  # heavy, and rarely needed
 
-    return ["report.html"] * is_page(folder / "report.html") + ours
+    return ["report.html"] * is_page(folder / "report.html") + caches
 
 
 def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:

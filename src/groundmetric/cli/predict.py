@@ -22,7 +22,7 @@ from .options import (
     write_frame,
 )
 
-SPELLING = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
+OPTION_OF = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
 
 
 def add(commands: Any) -> None:
@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
     add_seed(command, "of the draw")
     add_jobs(command)
     add_force(command)
-    command.set_defaults(spelling=SPELLING)
+    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -61,20 +61,20 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
     from .. import __version__
     from .._anndata.source import Source
     from .._anndata.store import trained_from
-    from ..tl.transfer import place
+    from ..tl.transfer import project_samples
 
     known = trained_from(options.trained, "groundmetric")
     if known.cells is None:
         raise ValueError(f"{options.trained!r} is a bare metric: to predict labels, the folder of a run is needed")
     with Source(options.cells) as source:
         log(f"reading {options.cells}, comparing with {len(known.cells)} training samples")
-        placed = place(
+        projected = project_samples(
             source, known, sample_key=options.sample, layer=options.layer, max_missing=options.max_missing,
             n_neighbors=options.neighbors, n_cells=options.cells_per_sample, random_state=options.seed,
             n_jobs=options.jobs, verbose=1,
         )  # fmt: skip
-        files = [] if folder is None else _write(folder, source, placed)
-    samples = placed.samples
+        files = [] if folder is None else _write(folder, source, projected)
+    samples = projected.samples
     shares = samples.obsm["groundmetric_probabilities"]
     nearest = samples.obsm["X_groundmetric_distances"].argmin(axis=1)
     predictions = [
@@ -97,13 +97,13 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
     }
 
 
-def _write(folder: Path, source: Any, placed: Any) -> list[str]:
+def _write(folder: Path, source: Any, projected: Any) -> list[str]:
     import anndata as ad
     import pandas as pd
 
-    samples = placed.samples
-    cells = ad.AnnData(obs=source.obs.assign(**placed.obs), obsm={"X_groundmetric": placed.z})
-    cells.uns["groundmetric"] = placed.stored.entry()
+    samples = projected.samples
+    cells = ad.AnnData(obs=source.obs.assign(**projected.obs), obsm={"X_groundmetric": projected.z})
+    cells.uns["groundmetric"] = projected.stored.entry()
     cells.write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
     table = samples.obs[["n_cells", "groundmetric_predicted", "groundmetric_probability"]]

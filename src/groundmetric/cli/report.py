@@ -8,13 +8,13 @@ from typing import Any
 
 from .options import add_command, add_jobs, log, print_findings, whole
 
-SPELLING = {"cell_type_key": "--cell-type", "group_key": "--group"}
+OPTION_OF = {"cell_type_key": "--cell-type", "group_key": "--group"}
 PERMUTATIONS = "of labels, to test scores and genes against chance (0); each costs a whole evaluation"
 
 
 def add(commands: Any) -> None:
     command = add_command(
-        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is kept in its folder"
+        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is stored in its folder"
     )
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
     command.add_argument("-o", "--output", metavar="FILE", help="page to write (report.html in RUN)")
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     command.add_argument("--figures", metavar="DIR", help="folder for every figure as PNG and SVG")
     command.add_argument("--force", action="store_true", help="replace the page of an earlier report")
     add_jobs(command)
-    command.set_defaults(spelling=SPELLING)
+    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check_free(page: Path, force: bool) -> None:
-    from ..report.write import check_place
+    from ..report.write import check_output
 
-    check_place(page)
+    check_output(page)
     if page.exists() and not force:
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --force to replace it")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.validation import check_number, real_array
+from .._internal.validation import ParameterError, check_number, real_array
 from ..supervision.labels import Classes, Distances, Ordered
 from ..transport.solvers.exact import Exact
 from .penalties import Penalty, resolve_penalty
@@ -194,7 +194,7 @@ def check_settings(learner: Any, n_features: int) -> Settings:
     k = min(5, n_features) if learner.n_components is None else learner.n_components
     check_number("n_components", k, low=1, whole=True)
     if k > n_features:
-        raise ValueError(f"n_components is {k}, but there are only {n_features} features: give at most that many")
+        raise ParameterError("n_components", k, f", but there are only {n_features} features: give at most that many")
     for name in ("n_neighbors", "max_epochs", "batch_size"):
         check_number(name, getattr(learner, name), low=1, whole=True)
     for name in ("margin", "learning_rate"):

@@ -14,8 +14,7 @@ from ..interpret.axes import rotate_components
 from ..metrics import GroundMetric
 from ..metrics.base import Cost
 from . import style as legends
-from .data import entry, gene_names, is_anndata, metric_of
-from .style import INK, axes, colour, row_size, short
+from .style import INK, axes, colour, entry, gene_names, is_anndata, metric_of, row_size, short
 
 _ROW = 0.105  # inches for a feature
 

@@ -16,8 +16,22 @@ from .._internal.validation import aligned
 from ..distributions import Distributions
 from ..interpret.axes import principal_axes
 from . import style as legends
-from .data import axis_names, basis_of, colouring, entry, is_anndata, metric_of
-from .style import LEGEND_ROW, STYLE, Classes, Numbers, Palette, axes, axis_name, classes_of
+from .style import (
+    LEGEND_ROW,
+    STYLE,
+    Classes,
+    Numbers,
+    Palette,
+    axes,
+    axis_name,
+    axis_names,
+    basis_of,
+    classes_of,
+    colouring,
+    entry,
+    is_anndata,
+    metric_of,
+)
 
 _ONE_AXIS = 0.95  # share of the variance at which the first principal axis is shown alone
 _NUMBERED = 8  # classes above which colours alone no longer do
@@ -162,9 +176,9 @@ def cells(
     'axis 1'
     """
     if not is_anndata(adata):
-        place = np.asarray(adata)
-        coloured: Classes | Numbers = classes_of(y, len(place), palette, items="cells")
-        return _panel(ax, Map(place[:, :2], ("axis 1", "axis 2")), coloured, "")
+        positions = np.asarray(adata)
+        coloured: Classes | Numbers = classes_of(y, len(positions), palette, items="cells")
+        return _panel(ax, Map(positions[:, :2], ("axis 1", "axis 2")), coloured, "")
     color = y if color is None else color
     map_ = _map_of(adata, basis, key)
     if isinstance(color, str) or not color:
@@ -196,7 +210,7 @@ def _counts(ax: Axes, values: np.ndarray, classes: Classes, sizes: np.ndarray) -
 class Map(NamedTuple):
     """Places of cells, and the names of the axes, or their shares of the variance in the learned space."""
 
-    place: np.ndarray
+    positions: np.ndarray
     names: tuple[str, str] | None
     shares: np.ndarray | None = None
 
@@ -228,17 +242,20 @@ def _map_of(adata: Any, basis: str | None, key: str) -> Map:
     found = basis_of(adata, basis, ("X_umap", f"X_{key}"))
     if found is None:
         raise ValueError(f"adata.obsm has neither 'X_umap' nor 'X_{key}': name a basis of {sorted(adata.obsm.keys())}")
-    place = np.asarray(entry(adata, "obsm", found))
+    positions = np.asarray(entry(adata, "obsm", found))
     if found != f"X_{key}":
-        return Map(place[:, :2], axis_names(found))
-    place, shares = principal_axes(place)
-    return Map(place, None, shares)
+        return Map(positions[:, :2], axis_names(found))
+    positions, shares = principal_axes(positions)
+    return Map(positions, None, shares)
 
 
 def _panel(ax: Axes | None, map_: Map, coloured: Classes | Numbers, title: str) -> Axes:
     with axes(ax, _height(coloured), legend_above=False) as ax:
         random = np.random.RandomState(0)  # the same in every run
-        x, up = map_.place[:, 0], _rows(coloured, len(map_.place), random) if map_.is_line else map_.place[:, 1]
+        x, up = (
+            map_.positions[:, 0],
+            _rows(coloured, len(map_.positions), random) if map_.is_line else map_.positions[:, 1],
+        )
         order = random.permutation(len(x))  # mixed, so that no class lies on top of another
         look: dict[str, Any] = {"s": np.clip(6000 / x.size, 0.4, 8.0), "lw": 0, "rasterized": x.size > 5000}
         if isinstance(coloured, Numbers):
@@ -270,13 +287,13 @@ def _name_axes(ax: Axes, map_: Map) -> None:
         ax.set_aspect("equal", adjustable="datalim")
 
 
-def _handles(ax: Axes, place: np.ndarray, classes: Classes) -> list[Any]:
+def _handles(ax: Axes, positions: np.ndarray, classes: Classes) -> list[Any]:
     """Legend entries; where classes are many, with numbers, which are written on the map as well."""
     handles = legends.dots(classes)
     if len(classes) > _NUMBERED:
         halo = [patheffects.withStroke(linewidth=1.5, foreground="white")]
         for c, handle in enumerate(handles):
-            x, up = np.median(place[classes.codes == c], axis=0)
+            x, up = np.median(positions[classes.codes == c], axis=0)
             ax.text(x, up, str(c + 1), ha="center", va="center", fontsize=6, path_effects=halo)
             handle.set_label(f"{c + 1} {handle.get_label()}")
     return handles

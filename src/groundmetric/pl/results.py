@@ -14,8 +14,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from . import style as legends
-from .data import entry, is_anndata
-from .style import INK, MISSING, axes, colour, row_size, short, side, width
+from .style import INK, MISSING, axes, colour, entry, is_anndata, row_size, short, side, width
 
 _INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
@@ -25,7 +24,7 @@ _LEAST = 1e-3  # bands of less mass are not drawn
 
 
 def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -> Axes:
-    """Training by epoch: the loss relative to that of the first epoch, and two shares.
+    """Training by epoch: the loss relative to that of the first epoch, or the largest where that is 0, and two shares.
 
     The shares are those of the triplets within the margin, which alone contribute to the gradient, and of the transport
     solves that bounds made unnecessary. The loss of held-out triplets is drawn where it was recorded.
@@ -56,8 +55,10 @@ def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -
         record = entry(record, "uns", key)["history"] if is_anndata(record) else getattr(record, "history_", record)
         loss, solved, saved, active = (np.asarray(record[name]) for name in ("loss", "solved", "saved", "active"))
         held_out = np.asarray(record.get("validation_loss", np.nan))
-        epochs, first = np.arange(1, loss.size + 1), loss[0] or 1.0
-        unit = f" (100% is the first epoch's {first:.3g})" if width(ax) > 2 else ""
+        epochs = np.arange(1, loss.size + 1)
+        # A start by the discriminant may separate all triplets: then the first loss is no unit.
+        first, whose = (loss[0], "the first epoch's") if loss[0] else (loss.max() or 1.0, "the largest,")
+        unit = f" (100% is {whose} {first:.3g})" if width(ax) > 2 and loss.any() else ""
         lines: list[tuple] = [(f"loss{unit}", loss / first, "-")]
         if np.isfinite(held_out).any():
             lines.append(("loss of held-out triplets", held_out / first, "-."))
@@ -107,16 +108,16 @@ def scores(
     """
     if not rows:
         raise ValueError("rows are empty: at least one is needed")
-    places = np.arange(len(rows))
+    positions = np.arange(len(rows))
     with axes(ax, 0.5 + _SCORE_ROW * len(rows)) as ax:
         if reference is not None:
             ax.axvline(reference, color=INK, lw=0.6, ls="--")
-        for place, ends in zip(places, rows.values(), strict=True):
+        for row, ends in zip(positions, rows.values(), strict=True):
             value, low, high = (np.nan if end is None else float(end) for end in ends)
-            shade = colour(0) if place == 0 else INK
-            ax.plot([low, high], [place, place], color=shade, lw=1.3)
-            ax.plot(value, place, "o", color=shade, ms=4.5, gid=f"score-{place}")
-        ax.set_yticks(places, [short(each, 28) for each in rows], parse_math=False)
+            shade = colour(0) if row == 0 else INK
+            ax.plot([low, high], [row, row], color=shade, lw=1.3)
+            ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
+        ax.set_yticks(positions, [short(each, 28) for each in rows], parse_math=False)
         ax.tick_params("y", length=0)
         ax.set(xlabel=name, ylim=(len(rows) - 0.5, -0.5))
     return ax
@@ -232,9 +233,11 @@ def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
                 if size < least:
                     continue
                 ax.add_patch(Rectangle((x - _BAR / 2, start), _BAR, size, fc=colour(k), lw=0))
-                place = x + _BAR * (1 if align == "left" else -1)
+                outside = x + _BAR * (1 if align == "left" else -1)
                 text = short(result.values[k], _LONGEST)
-                ax.text(place, start + size / 2, text, ha=align, va="center", fontsize=6.5, color=INK, parse_math=False)
+                ax.text(
+                    outside, start + size / 2, text, ha=align, va="center", fontsize=6.5, color=INK, parse_math=False
+                )
         highest = max(left[-1] + mass[-1].sum(), right[-1] + mass[:, -1].sum())
         ax.set(xlim=(-_ROOM, 1.0 + _ROOM), ylim=(highest, 0.0), yticks=[])
         ax.set_xticks([0, 1], [short(result.source, 16), short(result.target, 16)], parse_math=False)

@@ -14,8 +14,24 @@ from scipy.cluster.hierarchy import dendrogram
 
 from ..interpret.axes import Layout
 from . import style as legends
-from .data import axis_names, basis_of, colouring, entry, is_anndata, labels
-from .style import INK, MISSING, Classes, Numbers, Palette, axes, classes_of, short, side, width
+from .style import (
+    INK,
+    MISSING,
+    Classes,
+    Numbers,
+    Palette,
+    axes,
+    axis_names,
+    basis_of,
+    classes_of,
+    colouring,
+    entry,
+    is_anndata,
+    labels,
+    short,
+    side,
+    width,
+)
 
 _MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
 _BAR, _GAP = 0.07, 0.03  # inches: width of a bar of labels, and of the space beside it
@@ -183,19 +199,21 @@ def _positions_of(samples: Any, basis: str | None, key: str) -> tuple[np.ndarray
     return np.asarray(entry(samples, "obsm", found))[:, :2], axis_names(found)
 
 
-def _draw_classes(ax: Axes, place: np.ndarray, classes: Classes, filled: np.ndarray) -> None:
+def _draw_classes(ax: Axes, positions: np.ndarray, classes: Classes, filled: np.ndarray) -> None:
     for c, (colour, marker) in enumerate(zip(classes.colours, classes.markers, strict=True)):
         # Later classes are smaller: where marks coincide, all are seen.
         look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
         for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
-            x, up = place[chosen & (classes.codes == c)].T
+            x, up = positions[chosen & (classes.codes == c)].T
             # The name is the id of an SVG's group: a page finds the marks there, in the order of the samples.
             ax.scatter(x, up, fc=face, gid=f"marks-{kind}-{c}", **look)
 
 
-def _draw_numbers(ax: Axes, place: np.ndarray, numbers: Numbers, filled: np.ndarray, label: str) -> None:
+def _draw_numbers(ax: Axes, positions: np.ndarray, numbers: Numbers, filled: np.ndarray, label: str) -> None:
     colours = mpl.colormaps["viridis"].with_extremes(bad=MISSING)
-    marks = ax.scatter(place[:, 0], place[:, 1], c=numbers.values, s=20, cmap=colours, lw=0.9, plotnonfinite=True)
+    marks = ax.scatter(
+        positions[:, 0], positions[:, 1], c=numbers.values, s=20, cmap=colours, lw=0.9, plotnonfinite=True
+    )
     marks.set_gid("marks")
     shades = marks.to_rgba(numbers.values)
     marks.set_edgecolor(shades.tolist())
@@ -250,9 +268,9 @@ def _draw_bars(ax: Axes, classes: Classes, rows: np.ndarray, k: int) -> None:
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for start, size in zip(starts, np.diff([*starts, codes.size]), strict=True):
         look: dict[str, Any] = {"fc": classes.colours[codes[start]], "lw": 0, "clip_on": False}
-        low, place = start - 0.5, -(k + 1) * (bar + gap)
-        ax.add_patch(Rectangle((place, low), bar, size, transform=ax.get_yaxis_transform(), **look))
-        ax.add_patch(Rectangle((low, place), size, bar, transform=ax.get_xaxis_transform(), **look))
+        low, offset = start - 0.5, -(k + 1) * (bar + gap)
+        ax.add_patch(Rectangle((offset, low), bar, size, transform=ax.get_yaxis_transform(), **look))
+        ax.add_patch(Rectangle((low, offset), size, bar, transform=ax.get_xaxis_transform(), **look))
 
 
 def _name_rows(ax: Axes, names: Sequence[Any], pad: float, items: str) -> None:

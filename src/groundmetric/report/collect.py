@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._anndata.annotations import find_column
 from ..interpret import over_representation, read_gmt
 from ..interpret.axes import Layout
 from . import summary
-from .compute import Directions, Log, directions, evaluate, has_values, refit, relevance, type_relevance
 from .content import (  # fmt: skip
     Axis,
     CellMap,
@@ -29,7 +29,7 @@ from .content import (  # fmt: skip
     column_of,
     columns_of,
 )
-from .run import Run
+from .run import Directions, Log, Run, directions, evaluate, has_values, refit, relevance, type_relevance
 
 MOST_CELLS, MOST_GENES, PER_AXIS = 3000, 300, 12
 TOP, MOST_SETS, SURE = 50, 8, 0.05  # genes of an axis that are tested, sets that are shown, q below which they are
@@ -105,9 +105,9 @@ def collect(
         left_out += _without_process(processes)
     else:
         left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
-    scores = _try(left_out, "Scores on held-out samples", run, evaluation, "leave out --no-evaluate",
+    scores = _optional(left_out, "Scores on held-out samples", run, evaluation, "leave out --no-evaluate",
                   lambda: evaluate(run, permutations=permutations, **working))  # fmt: skip
-    stable = _try(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
+    stable = _optional(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
                   lambda: refit(run, refits=refits, permutations=permutations, **working))  # fmt: skip
     if not permutations:
         left_out.append("Test against chance and q-values of genes: give --permutations 199.")
@@ -128,7 +128,7 @@ def collect(
         subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
         label=run.label_key,
         facts=facts_of(run),
-        summary=_say(run, scores, stable, types, feature),
+        summary=_summary(run, scores, stable, types, feature),
         cautions=[
             *summary.cautions_of(run.samples.obs, run.label_key, run.sample_key, group_key),
             *summary.cautions_of_training(
@@ -153,11 +153,11 @@ def collect(
 
 def _title(run: Run) -> str:
     names = list(label_counts(run))
-    told = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
-    return f"What tells {told} apart"
+    labels = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
+    return f"What tells {labels} apart"
 
 
-def _try(left_out: list[str], what: str, run: Run, wanted: bool, remedy: str, compute: Any) -> Any:
+def _optional(left_out: list[str], what: str, run: Run, wanted: bool, remedy: str, compute: Any) -> Any:
     """A part that needs the values, or None and a note why it is not there."""
     if not wanted:
         left_out.append(f"{what}: {remedy}.")
@@ -176,30 +176,27 @@ def _without_process(processes: list[Table | None]) -> list[str]:
     return [f"Processes of axis {', '.join(none)}: no set stands out (q < 0.05)."] if none else []
 
 
-def _type_key(run: Run, asked: str | None) -> str | None:
+def _type_key(run: Run, key: str | None) -> str | None:
     columns = run.cells.obs.columns
-    if asked is not None:
-        if asked not in columns:
-            raise ValueError(
-                f"cell_type_key is {asked!r}, but obs has no such column: there are {', '.join(map(repr, columns))}"
-            )
-        return asked
+    if key is not None:
+        find_column(run.cells.obs, key, "cell_type_key")
+        return key
     return next((str(name) for name in columns if str(name).lower() in TYPES), None)
 
 
-def _say(run: Run, scores: Evaluation | None, stable: Any, types: Table | None, feature: str) -> list[str]:
+def _summary(run: Run, scores: Evaluation | None, stable: Any, types: Table | None, feature: str) -> list[str]:
     shares = run.stored.metric.importance()
     order = np.argsort(-shares, kind="stable")
     names = [run.stored.features[g] for g in order]
     drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
-    said = [
-        summary.say_data(drawn, label_counts(run), run.label_key, len(names), feature),
-        *summary.say_scores(scores),
-        summary.say_genes(names, shares[order].tolist(), feature),
-        summary.say_stability(stable, names, feature),
-        summary.say_types(types),
+    sentences = [
+        summary.describe_data(drawn, label_counts(run), run.label_key, len(names), feature),
+        *summary.describe_scores(scores),
+        summary.describe_genes(names, shares[order].tolist(), feature),
+        summary.describe_stability(stable, names, feature),
+        summary.describe_types(types),
     ]
-    return [sentence for sentence in said if sentence is not None]
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def label_counts(run: Run) -> dict[str, int]:
@@ -249,11 +246,11 @@ def sample_map(run: Run) -> tuple[SampleMap, list[str]]:
     names = [str(name) for name in run.samples.obs_names]
     columns, unused = columns_of(obs.drop(columns=run.sample_key, errors="ignore"), [run.label_key])
     layout = Layout(distances, columns[0].groups)
-    quality = _kept(distances, layout.positions)
+    quality = _squared_correlation(distances, layout.positions)
     return SampleMap(names, layout.positions, columns, distances, layout.by_class, quality), unused
 
 
-def _kept(distances: np.ndarray, places: np.ndarray) -> float:
+def _squared_correlation(distances: np.ndarray, places: np.ndarray) -> float:
     """Correlation of the distances in the plane with those given, squared."""
     far = np.linalg.norm(places[:, None] - places[None], axis=2)
     pairs = np.triu_indices(len(distances), 1)
@@ -362,7 +359,7 @@ def type_table(run: Run, type_key: str, found: dict[str, list]) -> Table:
         for k, name in enumerate(found["values"])
     ]  # fmt: skip
     rows.sort(key=lambda row: -(row[1] if row[1] is not None else -np.inf))
-    return Table("types", f"Cell types (column {type_key!r}), with 95 % intervals over samples", fields, rows)
+    return Table("types", f"Cell types (column {type_key!r}), with 95% intervals over samples", fields, rows)
 
 
 def sample_table(found: SampleMap) -> Table:
@@ -379,10 +376,10 @@ def sample_table(found: SampleMap) -> Table:
     return Table("samples", "All samples", fields, rows)
 
 
-def _value(column: Column, place: int) -> Any:
+def _value(column: Column, row: int) -> Any:
     if column.values is not None:
-        return column.values[column.codes[place]] if column.codes[place] >= 0 else None
-    value = float(column.codes[place])
+        return column.values[column.codes[row]] if column.codes[row] >= 0 else None
+    value = float(column.codes[row])
     return value if np.isfinite(value) else None
 
 

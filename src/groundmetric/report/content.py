@@ -67,7 +67,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain values. `choice` is the place of a column by whose values rows can be picked."""
+    """Rows of plain values. `choice` is the number of a column by whose values rows can be picked."""
 
     identifier: str
     caption: str
@@ -80,11 +80,11 @@ class Table:
         assert self.choice is not None
         return sorted({str(row[self.choice]) for row in self.rows}, key=lambda text: (len(text), text))
 
-    def largest(self, place: int) -> float:
+    def largest(self, column: int) -> float:
         """What the longest bar of a column stands for."""
-        if not self.fields[place].bar:
+        if not self.fields[column].bar:
             return 0.0
-        return max((row[place] for row in self.rows if row[place] is not None), default=0.0)
+        return max((row[column] for row in self.rows if row[column] is not None), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Evaluation:
                   Field("p (Holm)", ".2g"), Field("Seconds", ".1f", note="per fold")]  # fmt: skip
         keys = ("value", "low", "high", "lead", "lead_low", "lead_high", "p", "seconds")
         rows = [[row["method"], *(row.get(key) for key in keys)] for row in self.rows]
-        return Table("method-scores", "Balanced accuracy on held-out samples, with 95 % intervals", fields, rows)
+        return Table("method-scores", "Balanced accuracy on held-out samples, with 95% intervals", fields, rows)
 
 
 @dataclass(frozen=True)
@@ -272,9 +272,9 @@ def columns_of(obs: pd.DataFrame, first: list[str], most: int = MOST_CLASSES) ->
     """All columns that can be coloured by, some of them first, and the names of those that cannot."""
     names = [*first, *(name for name in obs.columns if name not in first)]
     made = {name: column_of(str(name), obs[name], most) for name in names}
-    kept = [column for column in made.values() if column is not None][:MOST_COLUMNS]
-    shown = {column.name for column in kept}
-    return kept, [str(name) for name in names if str(name) not in shown]
+    usable = [column for column in made.values() if column is not None][:MOST_COLUMNS]
+    shown = {column.name for column in usable}
+    return usable, [str(name) for name in names if str(name) not in shown]
 
 
 def column_of(name: str, column: pd.Series, most: int | None = MOST_CLASSES) -> Column | None:

@@ -13,13 +13,13 @@ from scipy.stats import contingency
 from .content import Caution, Evaluation, Table
 
 FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50
-SURE = 0.05  # p and q below which something is said to be shown
-STRONG = 0.5  # Cramér's V from which a column is said to go with the label
+SURE = 0.05  # p and q below which something counts as shown
+STRONG = 0.5  # Cramér's V from which a column counts as tied to the label
 PATIENTS = ("patient", "donor", "subject", "individual", "participant")
 _DRAWS = 1999
 
 
-def say_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, feature: str) -> str:
+def describe_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, feature: str) -> str:
     groups = _list([f"{count} {name}" for name, count in counts.items()])
     return (
         f"From {n_cells:,} cells of {sum(counts.values())} samples ({groups}), described by {n_features:,} {feature}s, "
@@ -27,7 +27,7 @@ def say_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, 
     )
 
 
-def say_scores(found: Evaluation | None) -> list[str]:
+def describe_scores(found: Evaluation | None) -> list[str]:
     """How well the label of unseen samples is found, against the best other method and against chance."""
     if found is None:
         return [
@@ -41,12 +41,12 @@ def say_scores(found: Evaluation | None) -> list[str]:
         f"On samples held out from learning, it finds the right label with a balanced accuracy of {first['value']:.2f}"
         f"{_interval(first)}; guessing gives {found.chance:.2f}."
     )
-    said = [text]
+    sentences = [text]
     if others:
         best = max(others, key=lambda row: row["value"])
-        said.append(_against(best))
-    said.append(_chance(found))
-    return said
+        sentences.append(_against(best))
+    sentences.append(_chance(found))
+    return sentences
 
 
 def _against(best: dict) -> str:
@@ -57,7 +57,7 @@ def _against(best: dict) -> str:
     sure = p is not None and p < SURE
     amount = f"{abs(lead):.2f}"
     if best.get("lead_low") is not None:
-        amount += f"; 95 % interval of the lead {best['lead_low']:+.2f} to {best['lead_high']:+.2f}"
+        amount += f"; 95% interval of the lead {best['lead_low']:+.2f} to {best['lead_high']:+.2f}"
     if p is not None:
         amount += f"; p = {p:.2g}"
     if lead > 0 and sure:
@@ -82,7 +82,7 @@ def _chance(found: Evaluation) -> str:
     )
 
 
-def say_genes(names: Sequence[str], shares: Sequence[float], feature: str) -> str:
+def describe_genes(names: Sequence[str], shares: Sequence[float], feature: str) -> str:
     half, total = 0, 0.0
     for share in shares:
         half, total = half + 1, total + share
@@ -93,16 +93,16 @@ def say_genes(names: Sequence[str], shares: Sequence[float], feature: str) -> st
     return f"What counts most in the distance: {top}. {spread}"
 
 
-def say_stability(found: dict | None, top: Sequence[str], feature: str) -> str | None:
+def describe_stability(found: dict | None, top: Sequence[str], feature: str) -> str | None:
     """How many of the most important ones come up again, and how many are more than chance gives."""
     if found is None:
         return None
-    place, n = found["selected"], found["n_top"]
-    shares = [found["rows"][name][place] for name in top[:n] if name in found["rows"]]
+    column, n = found["selected"], found["n_top"]
+    shares = [found["rows"][name][column] for name in top[:n] if name in found["rows"]]
     often = sum(share >= 0.9 for share in shares)
     text = (
         f"Learned again {found['refits']} times from samples drawn anew, {often} of the top {n} {feature}s are among "
-        f"the top {n} in at least 90 % of the refits."
+        f"the top {n} in at least 90% of the refits."
     )
     if not found["permutations"]:
         return text
@@ -111,12 +111,12 @@ def say_stability(found: dict | None, top: Sequence[str], feature: str) -> str |
     return f"{text} {many} out from what permuted labels give (q < {SURE})."
 
 
-def say_types(types: Table | None) -> str | None:
+def describe_types(types: Table | None) -> str | None:
     """The type that carries most of the difference; columns are type, share, low, high, …"""
     if types is None or not types.rows or types.rows[0][1] is None:
         return None
     name, share, low, high = types.rows[0][:4]
-    interval = "" if low is None else f" (95 % interval {low:.0%} to {high:.0%})"
+    interval = "" if low is None else f" (95% interval {low:.0%} to {high:.0%})"
     return f"Of the cell types, {name} carries most of the difference: {share:.0%} of it{interval}."
 
 
@@ -125,7 +125,7 @@ def _interval(row: dict) -> str:
         return ""
     if row["low"] == row["high"]:  # all right, or all wrong: drawing samples anew cannot show how uncertain that is
         return " (the same in every draw of samples, so that there is no interval)"
-    return f" (95 % interval {row['low']:.2f} to {row['high']:.2f})"
+    return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"
 
 
 def _list(parts: Sequence[str]) -> str:

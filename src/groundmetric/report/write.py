@@ -30,9 +30,8 @@ from .._internal.files import write_whole
 from .._internal.tables import visible
 from ..pl.style import COLOURS, INK, MARKERS, STYLE
 from .collect import collect, sample_table
-from .compute import Log
 from .content import Content, Evaluation, Part, SampleMap, as_data
-from .run import Run
+from .run import Log, Run
 
 REPORT = "report.html"
 SHORT = 8  # rows of a table up to which there is nothing to filter
@@ -115,7 +114,7 @@ def write(
     if output is None and run.folder is None:
         raise ValueError("output is None: for a run that has no folder, say which file to write")
     path = Path(output) if output is not None else run.folder / REPORT  # type: ignore[operator]
-    check_place(path)
+    check_output(path)
     content = collect(
         run, title=title, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, refits=refits,
         permutations=permutations, evaluation=evaluation, parts=parts, n_jobs=n_jobs, verbose=verbose, log=log,
@@ -158,7 +157,7 @@ def save(content: Content, path: Path) -> dict[str, Any]:
     ...     gm.report.save(content, path)["bytes"] == path.stat().st_size
     True
     """
-    check_place(path)
+    check_output(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = page(content).encode()
     write_whole(path, [text])
@@ -173,7 +172,7 @@ def save(content: Content, path: Path) -> dict[str, Any]:
     }
 
 
-def check_place(path: Path) -> None:
+def check_output(path: Path) -> None:
     """Raise if a page would replace something else."""
     if path.is_dir():
         raise ValueError(f"output {str(path)!r} is a folder: give a file")
@@ -200,7 +199,7 @@ def page(content: Content) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     text = environment.get_template("page.html.j2").render(
         content=content, figures=figures, inline=inline, asset=_asset, sample_table=sample_table(content.samples),
-        told_scores=_told_scores(content.evaluation), data=_shown(_data(content)),
+        score_texts=_score_texts(content.evaluation), data=_shown(_data(content)),
         shapes=[_outline(m) for m in MARKERS], short_table=SHORT, least_share=LEAST,
     )  # fmt: skip
     return text.lstrip()  # macros leave empty lines before the page
@@ -219,13 +218,13 @@ def _asset(name: str) -> Markup:
     return Markup(files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
 
 
-def _told_scores(found: Evaluation | None) -> list[str]:
+def _score_texts(found: Evaluation | None) -> list[str]:
     """Scores as text, in the order of their marks."""
-    told = []
+    texts = []
     for row in [] if found is None else found.rows:
         interval = "" if row.get("low") is None else f" ({row['low']:.2f} to {row['high']:.2f})"
-        told.append(f"{row['method']}: " + ("no score" if row["value"] is None else f"{row['value']:.2f}{interval}"))
-    return told
+        texts.append(f"{row['method']}: " + ("no score" if row["value"] is None else f"{row['value']:.2f}{interval}"))
+    return texts
 
 
 def _data(content: Content) -> dict[str, Any]:
@@ -237,7 +236,7 @@ def _data(content: Content) -> dict[str, Any]:
     stops = np.rint(255 * mpl.colormaps["viridis"](np.linspace(0, 1, 9))[:, :3]).astype(int)
     return {
         "colours": COLOURS, "ramp": stops.tolist(), "shapes": len(MARKERS),
-        "scores": _told_scores(content.evaluation),
+        "scores": _score_texts(content.evaluation),
         "samples": {"names": samples.names, "columns": [as_data(column) for column in samples.columns],
                     "marks": np.argsort(samples.columns[0].groups, kind="stable").tolist()},
         "heat": {"order": order.tolist(), "most": most,
@@ -345,11 +344,11 @@ def render(draw: Draw, name: str, formats: Iterable[str] = ("png", "svg")) -> di
 
 
 def inline(svg: bytes, name: str, alt: str, role: str = "img") -> Markup:
-    """An SVG of `render` for the page: its own identifiers, its ink in the colour of the text, as wide as its place."""
+    """An SVG of `render` for the page: unique identifiers, ink in the colour of the text, as wide as there is room."""
     root = ElementTree.fromstring(svg)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]  # HTML knows no namespaces
-        element.attrib = {key.rpartition("}")[2]: _own(key, value, name) for key, value in element.attrib.items()}
+        element.attrib = {key.rpartition("}")[2]: _unique(key, value, name) for key, value in element.attrib.items()}
     for defs in root.findall("defs"):
         for sheet in defs.findall("style"):
             defs.remove(sheet)  # it would be the whole page's; style.css says the same
@@ -357,7 +356,7 @@ def inline(svg: bytes, name: str, alt: str, role: str = "img") -> Markup:
     return Markup(visible(ElementTree.tostring(root, encoding="unicode")))
 
 
-def _own(key: str, value: str, name: str) -> str:
+def _unique(key: str, value: str, name: str) -> str:
     """An attribute with identifiers that are unique in the page, and ink that a dark page can change."""
     if key == "id":
         return f"{name}-{value}"

@@ -1,4 +1,4 @@
-"""Tools on AnnData, in scanpy's manner: learn a metric, compare samples, place new ones, look at cells."""
+"""Tools on AnnData, in scanpy's manner: learn a metric, compare samples, transfer to new ones, look at cells."""
 
 from .. import _anndata  # noqa: F401  first of all: it says what to install where anndata is missing
 from .learn import learn

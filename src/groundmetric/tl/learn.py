@@ -12,11 +12,22 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 
-from .._anndata.chunks import project, read
-from .._anndata.genes import Selection, moments, resolve, warn_of_counts
-from .._anndata.obs import Samples, check_draw, constant_columns, draw, find_column, labels_of, listed, samples_of
-from .._anndata.source import Source
+from .._anndata.annotations import (  # fmt: skip
+    Samples,
+    Selection,
+    check_draw,
+    constant_columns,
+    draw,
+    find_column,
+    labels_of,
+    moments,
+    resolve,
+    samples_of,
+    warn_of_counts,
+)
+from .._anndata.source import Source, listed, project, read
 from .._anndata.store import Stored
+from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
 from ..learning import Distances, Mapped, Ordered
@@ -101,7 +112,7 @@ def fit(
     def fresh(epoch: int) -> Distributions:
         assert redraw is not None
         again = redraw(epoch)
-        return _same(D, values.matrix, again[known_samples[samples.codes[again]]], columns, samples)
+        return _redrawn(D, values.matrix, again[known_samples[samples.codes[again]]], columns, samples)
 
     known_labels = labels.loc[D.names]
     learner.fit(
@@ -120,7 +131,7 @@ def _as_read(D: Distributions) -> Any:
     return D.points[np.argsort(D.order)]
 
 
-def _same(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarray, samples: Samples) -> Distributions:
+def _redrawn(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarray, samples: Samples) -> Distributions:
     """The distributions of D with other cells, brought into their order here: each step after would copy them again."""
     names = samples.names[samples.codes[rows]]
     order = np.argsort(pd.Index(D.names).get_indexer(names), kind="stable")
@@ -131,11 +142,11 @@ def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> 
     """A column that says the same of all cells of a sample, by the names of the samples."""
     column = find_column(obs, key, argument)
     if key not in constant_columns(obs[[key]], samples):
-        raise ValueError(f"obs[{key!r}] differs within a sample: {argument} needs one value per sample")
+        raise ParameterError(argument, key, ", which differs within a sample: expected one value per sample")
     return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
 
 
-def in_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
+def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
     """The labels with the order of the column's categories, where the target needs one."""
     if (
         not isinstance(resolve_target(target), Ordered)
@@ -252,12 +263,14 @@ def learn(
     check_draw(n_cells, random_state)
     learner = make_learner(parameters, random_state)
     if resample and n_cells is None:
-        raise ValueError("resample is True, but n_cells is None: there are no other cells to draw; give a number")
+        raise ParameterError(
+            "n_cells", None, ": resample has no other cells to draw where all are drawn; give a number"
+        )
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
         _check_labels(labels, samples.names, label_key)
-        labels = in_order(labels, source.obs[label_key], learner.target)
+        labels = with_category_order(labels, source.obs[label_key], learner.target)
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         values, selection = Values.of(source, layer, use_rep), _selection(source, layer, use_rep, genes)
         rows = draw(samples, n_cells, random_state)
@@ -286,7 +299,7 @@ def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
     if missing.size:
         warnings.warn(
             f"{missing.size} of {names.size} samples have no label in obs[{label_key!r}] (e.g. {missing[0]!r}): "
-            "nothing is learned from them, but they are placed in the learned space",
+            "nothing is learned from them, but they are projected too",
             UserWarning,
             stacklevel=3,
         )
@@ -299,7 +312,7 @@ def _selection(source: Source, layer: str | None, use_rep: str | None, genes: An
     if use_rep is None:
         return resolve(genes, source)
     if layer is not None or genes is not None:
-        raise ValueError(f"use_rep is {use_rep!r}: then there is no choice of layer or genes, leave them out")
+        raise ParameterError("use_rep", use_rep, ": then there is no choice of layer or genes, leave them out")
     return Selection("all", np.ones(source.representation(use_rep).shape[1], bool))
 
 

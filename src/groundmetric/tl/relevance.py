@@ -12,11 +12,9 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from .._anndata.chunks import project
-from .._anndata.genes import Selection, afresh
-from .._anndata.obs import Samples, draw, labels_of, samples_of
-from .._anndata.source import Source
-from .._anndata.store import compared_cells, recall
+from .._anndata.annotations import Samples, Selection, draw, labels_of, reselect, samples_of
+from .._anndata.source import Source, project
+from .._anndata.store import drawn_cells, read_entry
 from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..estimators import GroundMetricLearner
@@ -26,7 +24,7 @@ from ..learning.options import read_parameters
 from ..metrics.cost import euclidean
 from ..supervision.splits import folds
 from ..transport import solve
-from .learn import Values, fit, in_order, make_learner, per_sample
+from .learn import Values, fit, make_learner, per_sample, with_category_order
 
 
 def held_out_accuracy(
@@ -47,23 +45,23 @@ def held_out_accuracy(
     """
     with Source(adata) as source:
         entry = source.uns_entry(key)
-        stored = recall(entry, key, "adata")
+        stored = read_entry(entry, key, "adata")
         params = stored.params
         samples = samples_of(source.obs, params["sample_key"])
         labels = labels_of(source.obs, params["label_key"], samples, params["sample_key"])
-        labels = in_order(labels, source.obs[params["label_key"]], entry["learner"].get("target"))
+        labels = with_category_order(labels, source.obs[params["label_key"]], entry["learner"].get("target"))
         groups = _groups(source.obs, group_key, samples, labels)
         batch_key = params.get("batch_key")
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         values = Values.of(source, params.get("layer"), params.get("use_rep"))
-        selection = afresh(genes, params["genes"], len(stored.features), pd.DataFrame(index=values.names))
+        selection = reselect(genes, params["genes"], len(stored.features), pd.DataFrame(index=values.names))
         redraw = partial(draw, samples, params.get("n_cells"), params["random_state"])
         rows = redraw()
         right, turns = np.zeros(samples.codes.size), np.zeros(samples.codes.size)
         splits = folds(labels, groups=groups, n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
         for training, testing in splits:
             tested = np.flatnonzero(np.isin(samples.names, labels.index[testing])[samples.codes])
-            learner = _again(entry["learner"], params["random_state"], n_jobs)
+            learner = _same_learner(entry["learner"], params["random_state"], n_jobs)
             found = _classify(
                 values, selection, rows, tested, samples, labels.iloc[training], learner, n_neighbors, strata,
                 redraw=redraw if params.get("resample") else None,
@@ -80,7 +78,7 @@ def _groups(obs: pd.DataFrame, group_key: str | None, samples: Samples, labels: 
     return per_sample(obs, group_key, "group_key", samples).loc[labels.index].to_numpy()
 
 
-def _again(parameters: Mapping[str, Any], seed: int, n_jobs: int | None) -> GroundMetricLearner:
+def _same_learner(parameters: Mapping[str, Any], seed: int, n_jobs: int | None) -> GroundMetricLearner:
     """The learner that was used before."""
     known = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
     known = read_parameters(known)
@@ -205,10 +203,10 @@ def cell_relevance(
 
 def _by_plans(adata: Any, key: str, max_partners: int, seed: int, n_jobs: int | None) -> pd.DataFrame:
     with Source(adata) as source:
-        stored = recall(source.uns_entry(key), key, "adata")
+        stored = read_entry(source.uns_entry(key), key, "adata")
         who = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in who.names if name in stored.labels.index]
-        cells = compared_cells(source, who, key, only=labelled)
+        cells = drawn_cells(source, who, key, only=labelled)
         drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & np.isin(who.names, labelled)[who.codes]
     codes = np.unique(stored.labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
     pairs = partners(codes, max_partners, np.random.default_rng(seed))
@@ -230,11 +228,11 @@ class Travel:
 
 
 def travel_of_cells(cells: Distributions, codes: np.ndarray, pairs: np.ndarray, n_jobs: int | None) -> Travel:
-    """One plan per unordered pair; each side takes from it what it asked for."""
-    asked = {(int(a), int(b)) for a, b in pairs}
-    unordered = sorted({(min(pair), max(pair)) for pair in asked})
+    """One plan per unordered pair; both samples take their part from it."""
+    ordered = {(int(a), int(b)) for a, b in pairs}
+    unordered = sorted({(min(pair), max(pair)) for pair in ordered})
 
-    def way(pair: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, float]:
+    def solve_pair(pair: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, float]:
         (x, a), (y, b) = (_block(cells, d) for d in pair)
         cost = euclidean(x, y)
         plan = solve(cost, a, b)
@@ -242,15 +240,15 @@ def travel_of_cells(cells: Distributions, codes: np.ndarray, pairs: np.ndarray, 
         return np.bincount(plan.rows, effort, a.size) / a, np.bincount(plan.cols, effort, b.size) / b, plan.value
 
     with Threads(n_jobs) as threads:
-        ways = threads.map(way, unordered)
+        solved = threads.map(solve_pair, unordered)
     sums = np.zeros((2, cells.points.shape[0]))  # to other classes, to the own
     counts = np.zeros((2, len(cells)))
     values = []
-    for pair, (there, back, value) in zip(unordered, ways, strict=True):
+    for pair, (there, back, value) in zip(unordered, solved, strict=True):
         same = int(codes[pair[0]] == codes[pair[1]])
         values += [] if same else [value]
         for (sample, partner), effort in ((pair, there), (pair[::-1], back)):
-            if (sample, partner) in asked:
+            if (sample, partner) in ordered:
                 sums[same, cells.bounds[sample] : cells.bounds[sample + 1]] += effort
                 counts[same, sample] += 1
     with np.errstate(invalid="ignore"):  # alone in its class: not known

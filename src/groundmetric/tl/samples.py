@@ -15,10 +15,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.decomposition import PCA
 
-from .._anndata.chunks import pieces, read
-from .._anndata.obs import Samples, constant_columns, find_column, listed, samples_of
-from .._anndata.source import Source
-from .._anndata.store import Stored, compared_cells, recall
+from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
+from .._anndata.source import Source, listed, pieces, read
+from .._anndata.store import Stored, drawn_cells, read_entry
 from ..distances import pairwise_distances
 
 
@@ -83,9 +82,9 @@ def samples(
     if n_neighbors < 2:
         raise ValueError(f"n_neighbors is {n_neighbors}: at least 2 are needed, the sample itself and another")
     with Source(adata) as source:
-        stored = recall(source.uns_entry(key), key, "adata")
+        stored = read_entry(source.uns_entry(key), key, "adata")
         who = samples_of(source.obs, sample_key or stored.params["sample_key"])
-        distances = pairwise_distances(compared_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
+        distances = pairwise_distances(drawn_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
         obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), who)
         obs["n_cells"] = who.sizes
         X, var = _means(source, who, stored)
@@ -150,7 +149,7 @@ def average(
     if not 0.0 <= weight <= 1.0:
         raise ValueError(f"weight is {weight}: expected a number from 0 (learned) to 1 (Euclidean)")
     with Source(adata) as source:
-        stored = recall(source.uns_entry(key), key, "adata")
+        stored = read_entry(source.uns_entry(key), key, "adata")
         learned = np.asarray(source.representation(f"X_{key}"))
         use_rep = use_rep or stored.params.get("use_rep") or ("X_pca" if "X_pca" in adata.obsm else None)
         if use_rep is not None:

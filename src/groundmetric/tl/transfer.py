@@ -10,11 +10,10 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 
-from .._anndata.chunks import pieces, project
-from .._anndata.genes import looks_raw, warn_of_counts
-from .._anndata.obs import check_draw, constant_columns, draw, samples_of
-from .._anndata.source import Source
+from .._anndata.annotations import check_draw, constant_columns, draw, looks_raw, samples_of, warn_of_counts
+from .._anndata.source import Source, pieces, project
 from .._anndata.store import Stored, Trained, by_sample, trained_from
+from .._internal.validation import ParameterError
 from ..distances import pairwise_distances
 from ..evaluation.scores import vote
 from .samples import as_keys
@@ -108,20 +107,20 @@ def transfer(
         )
     known = trained_from(trained, key)
     with Source(adata) as source:
-        placed = place(
+        projected = project_samples(
             source, known, sample_key=sample_key, layer=layer, max_missing=max_missing, n_neighbors=n_neighbors,
             n_cells=n_cells, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
         )  # fmt: skip
-    adata.obsm[f"X_{key}"] = placed.z
-    for name, column in placed.obs.items():
+    adata.obsm[f"X_{key}"] = projected.z
+    for name, column in projected.obs.items():
         adata.obs[name] = column
     if adata is not trained:
-        adata.uns[key] = placed.stored.entry()  # so that `samples` and `metric` take it
-    return placed.samples
+        adata.uns[key] = projected.stored.entry()  # so that `samples` and `metric` take it
+    return projected.samples
 
 
 @dataclass(frozen=True)
-class Placed:
+class ProjectedSamples:
     """New samples under a metric: their cells in its space, what is new in `obs`, and a row per sample."""
 
     z: np.ndarray
@@ -130,7 +129,7 @@ class Placed:
     stored: Stored
 
 
-def place(
+def project_samples(
     source: Source,
     known: Trained,
     *,
@@ -142,16 +141,16 @@ def place(
     random_state: int,
     n_jobs: int | None,
     verbose: int,
-) -> Placed:
+) -> ProjectedSamples:
     """What `transfer` finds, for cells from anywhere."""
     check_draw(n_cells, random_state)
     if not 0.0 <= max_missing <= 1.0:
-        raise ValueError(f"max_missing is {max_missing}: expected a share from 0 to 1")
+        raise ParameterError("max_missing", max_missing, ": expected a share from 0 to 1")
     stored, key = known.stored, known.stored.key
     sample_key = sample_key or stored.params.get("sample_key")
     layer = layer or stored.params.get("layer")
     if sample_key is None:
-        raise ValueError("sample_key is needed: a bare metric does not know which column holds the samples")
+        raise ParameterError("sample_key", None, ", and a bare metric does not know the column of samples: name it")
     who = samples_of(source.obs, sample_key)
     rows = draw(who, n_cells, random_state)
     z = _project(source, stored, layer, max_missing)
@@ -163,7 +162,9 @@ def place(
         distances = pairwise_distances(cells, known.cells, n_jobs=n_jobs, verbose=verbose)
         _predict(result, known, distances, n_neighbors)
         obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[who.codes]
-    return Placed(z, obs, result, replace(stored, params={**stored.params, "sample_key": sample_key, "layer": layer}))
+    return ProjectedSamples(
+        z, obs, result, replace(stored, params={**stored.params, "sample_key": sample_key, "layer": layer})
+    )
 
 
 def _project(source: Source, stored: Stored, layer: str | None, max_missing: float) -> np.ndarray:
@@ -194,14 +195,16 @@ def align(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarr
             f"adata has {len(repeated)} genes of the metric more than once, e.g. {repeated[0]!r}: run "
             "adata.var_names_make_unique() first"
         )
-    first = ~names.duplicated()  # names that repeat are none of ours, but may not be in the way
+    first = ~names.duplicated()  # names that repeat are not in the metric, but `get_indexer` refuses them
     places = np.flatnonzero(first)[names[first].get_indexer(wanted)]
     missing = ~wanted.isin(names)
     share = missing.mean()
     if share > max_missing:
-        raise ValueError(
-            f"{missing.sum()} of {missing.size} genes of the metric are missing, more than max_missing={max_missing}, "
-            f"e.g. {wanted[missing][0]!r}; adata has names like {names[0]!r}: use the same kind of names, or raise it"
+        raise ParameterError(
+            "max_missing",
+            max_missing,
+            f", but {missing.sum()} of {missing.size} genes of the metric are missing, e.g. {wanted[missing][0]!r}; "
+            f"adata has names like {names[0]!r}: use the same kind of names, or raise it",
         )
     if missing.any():
         weight = stored.metric.importance()[missing].sum()

@@ -1,4 +1,4 @@
-"""Matrices are read in pieces, from memory or files, and every way gives the same values."""
+"""Matrices are read in pieces, from memory or files, with the same values each way; what is no source is named."""
 
 import tracemalloc
 
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from groundmetric._anndata.chunks import pieces, project, read
-from groundmetric._anndata.genes import moments
-from groundmetric._anndata.source import Source
+import groundmetric as gm
+from groundmetric._anndata.annotations import moments
+from groundmetric._anndata.source import Source, pieces, project, read
 
 RANDOM = np.random.default_rng(0)
 DENSE = np.where(RANDOM.random((70, 23)) < 0.3, RANDOM.integers(1, 9, (70, 23)), 0)
@@ -98,7 +98,7 @@ def test_projection_is_a_product(kind, open_matrix):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 333, 10**6])
 def test_moments_are_those_of_the_rows(kind, size, open_matrix, monkeypatch):
-    monkeypatch.setattr("groundmetric._anndata.chunks.pieces.__defaults__", (None, size))
+    monkeypatch.setattr("groundmetric._anndata.source.pieces.__defaults__", (None, size))
     found = moments(open_matrix(KINDS[kind](DENSE.astype(np.float32))), ROWS)
     np.testing.assert_allclose(found.mean, DENSE[ROWS].mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.variance, DENSE[ROWS].var(axis=0), rtol=1e-12)
@@ -107,7 +107,7 @@ def test_moments_are_those_of_the_rows(kind, size, open_matrix, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
 def test_no_digits_are_lost_where_the_mean_is_large(kind, monkeypatch):
-    monkeypatch.setattr("groundmetric._anndata.chunks.pieces.__defaults__", (None, 100))
+    monkeypatch.setattr("groundmetric._anndata.source.pieces.__defaults__", (None, 100))
     values = RANDOM.normal(1e8, 1.0, (300, 4))
     found = moments(KINDS[kind](values), np.arange(300))
     np.testing.assert_allclose(found.variance, values.var(axis=0), rtol=1e-6)
@@ -182,3 +182,47 @@ def test_backed_mode_would_load_layers_but_a_path_does_not(tmp_path):
     with Source(tmp_path / "cells.h5ad") as source:
         assert not sparse.issparse(source.matrix("values"))  # still in the file
         assert source.on_disk
+
+
+def test_masked_values_are_refused():
+    with pytest.raises(ValueError, match="the matrix has 1 of 6 entries masked"):
+        read(np.ma.array(np.ones((2, 3)), mask=np.eye(2, 3) * [1, 0, 0]), np.arange(2))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"no such format", "not in the HDF5 format"), (None, "No such file"), ("h5", "it has no 'obs'")],
+)
+def test_files_that_are_none(tmp_path, content, message):
+    path = tmp_path / "cells.h5ad"
+    if content == "h5":
+        import h5py
+
+        h5py.File(path, "w").close()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises((ValueError, OSError), match=message):
+        Source(path)
+
+
+def test_what_is_no_source_of_cells(tmp_path):
+    with pytest.raises(TypeError, match="cells are a ndarray"):
+        Source(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="is a folder"):
+        Source(tmp_path)
+
+
+def test_wrong_layers_and_representations_are_named(cohort, tmp_path):
+    cohort.obsm["X_pca"] = np.zeros((cohort.n_obs, 2))
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    for place in (cohort, tmp_path / "cells.h5ad"):
+        with pytest.raises(ValueError, match=r"layer is 'count', but layers has no such entry: there are 'counts'"):
+            gm.tl.learn(place, "sample", "condition", layer="count")
+        with pytest.raises(ValueError, match=r"use_rep is 'pca', but obsm has no such entry: there are 'X_pca'"):
+            gm.tl.learn(place, "sample", "condition", use_rep="pca")
+
+
+def test_an_empty_matrix_asks_for_a_layer(cohort):
+    bare = ad.AnnData(obs=cohort.obs, var=cohort.var, layers={"counts": cohort.layers["counts"]})
+    with pytest.raises(ValueError, match="X is empty: give the layer"):
+        gm.tl.learn(bare, "sample", "condition")

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scanpy as sc
 from sklearn.metrics import roc_auc_score
 
 import groundmetric as gm
@@ -141,40 +140,3 @@ def test_samples_without_a_label_are_not_judged(cohort):
     assert cohort.obs["groundmetric_accuracy"].isna().tolist() == hidden.tolist()
     assert cohort.obs.loc[hidden, "groundmetric_relevance"].isna().all()
     assert not cohort.obs.loc[hidden, "groundmetric_involved"].any()
-
-
-def distances(z):
-    return np.linalg.norm(z[:, None] - z, axis=2)
-
-
-@pytest.mark.parametrize("use_rep", [None, "X_mine"])
-def test_an_average_lies_between_the_learned_and_the_euclidean_distance(trained, use_rep):
-    trained = trained[:80].copy()
-    trained.obsm["X_mine"] = trained.X[:, :20].toarray()
-    squares = {}
-    for weight in (0.0, 0.3, 1.0):
-        gm.tl.average(trained, weight, use_rep=use_rep, n_pcs=10)
-        squares[weight] = distances(trained.obsm["X_groundmetric_average"]) ** 2
-    np.testing.assert_allclose(squares[0.3], 0.7 * squares[0.0] + 0.3 * squares[1.0], atol=1e-9)
-    for weight, expected in ((0.0, "X_groundmetric"), (1.0, "X_mine")):
-        np.testing.assert_allclose(squares[weight].mean(), 1.0)
-        if use_rep or weight == 0.0:
-            plain = distances(trained.obsm[expected].astype(float)) ** 2
-            np.testing.assert_allclose(squares[weight], plain / plain.mean(), atol=1e-9)
-
-
-def test_scanpy_takes_the_average_and_sees_condition_and_type(trained):
-    gm.tl.average(trained, key_added="X_between")
-    sc.pp.neighbors(trained, use_rep="X_between", n_neighbors=10, method="gauss")
-    links = trained.obsp["connectivities"].tocoo()
-    ill = (trained.obs["programme"]).to_numpy()
-    kind = trained.obs["cell_type"].cat.codes.to_numpy()
-    assert np.mean(ill[links.row] == ill[links.col]) > 0.95
-    assert np.mean(kind[links.row] == kind[links.col]) > 0.8
-
-
-def test_weights_and_genes_that_cannot_be(trained):
-    with pytest.raises(ValueError, match=r"weight is 1\.5"):
-        gm.tl.average(trained, 1.5)
-    with pytest.raises(ValueError, match="lacks genes of the metric"):
-        gm.tl.average(trained[:, :5].copy())

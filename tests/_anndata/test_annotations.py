@@ -1,14 +1,10 @@
 """Which sample a cell is from and what its label is: odd columns work, wrong ones are named."""
 
-import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
 
-import groundmetric as gm
-from groundmetric._anndata.chunks import read
-from groundmetric._anndata.obs import Samples, constant_columns, draw, labels_of, samples_of
-from groundmetric._anndata.source import Source
+from groundmetric._anndata.annotations import Samples, constant_columns, draw, labels_of, samples_of
 
 OBS = pd.DataFrame({"patient": list("bbaacc"), "disease": ["ill"] * 2 + ["well"] * 4, "age": [1, 1, 2, 2, 3, 4]})
 
@@ -94,11 +90,6 @@ def test_labels_that_read_the_same_are_refused():
         labels_of(obs, "label", samples_of(obs, "sample"), "sample")
 
 
-def test_masked_values_are_refused():
-    with pytest.raises(ValueError, match="the matrix has 1 of 6 entries masked"):
-        read(np.ma.array(np.ones((2, 3)), mask=np.eye(2, 3) * [1, 0, 0]), np.arange(2))
-
-
 def test_columns_that_are_the_same_within_samples_are_kept_with_their_type():
     obs = OBS.assign(
         kind=pd.Categorical(OBS["disease"]), half=[np.nan] * 2 + [1.0] * 4, mixed=[np.nan, 1.0] + [2.0] * 4
@@ -139,42 +130,3 @@ def test_every_part_of_a_draw_is_as_likely():
     assert counts.sum() == 2000
     assert counts.min() > 60  # 100 expected, standard deviation 9
     assert counts.max() < 140
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"no such format", "not in the HDF5 format"), (None, "No such file"), ("h5", "it has no 'obs'")],
-)
-def test_files_that_are_none(tmp_path, content, message):
-    path = tmp_path / "cells.h5ad"
-    if content == "h5":
-        import h5py
-
-        h5py.File(path, "w").close()
-    elif content is not None:
-        path.write_bytes(content)
-    with pytest.raises((ValueError, OSError), match=message):
-        Source(path)
-
-
-def test_what_is_no_source_of_cells(tmp_path):
-    with pytest.raises(TypeError, match="cells are a ndarray"):
-        Source(np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="is a folder"):
-        Source(tmp_path)
-
-
-def test_wrong_layers_and_representations_are_named(cohort, tmp_path):
-    cohort.obsm["X_pca"] = np.zeros((cohort.n_obs, 2))
-    cohort.write_h5ad(tmp_path / "cells.h5ad")
-    for place in (cohort, tmp_path / "cells.h5ad"):
-        with pytest.raises(ValueError, match=r"layer is 'count', but layers has no such entry: there are 'counts'"):
-            gm.tl.learn(place, "sample", "condition", layer="count")
-        with pytest.raises(ValueError, match=r"use_rep is 'pca', but obsm has no such entry: there are 'X_pca'"):
-            gm.tl.learn(place, "sample", "condition", use_rep="pca")
-
-
-def test_an_empty_matrix_asks_for_a_layer(cohort):
-    bare = ad.AnnData(obs=cohort.obs, var=cohort.var, layers={"counts": cohort.layers["counts"]})
-    with pytest.raises(ValueError, match="X is empty: give the layer"):
-        gm.tl.learn(bare, "sample", "condition")

@@ -16,7 +16,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.cli import _demo as demo
+from groundmetric.cli import demo
 
 EVIL = "<script>alert('x')</script>"
 
@@ -43,7 +43,11 @@ SMALL_COHORT = {"cohort": COHORT, "refits": 2, "permutations": 0}
 def made(tmp_path_factory):
     """A folder that the demo wrote, what it returned, and what it logged."""
     folder, lines = tmp_path_factory.mktemp("demo") / "new" / "folder", []
-    return folder, demo.run(folder, seed=3, loaders=LOADERS, max_epochs=8, log=lines.append, **SMALL_COHORT), lines
+    return (
+        folder,
+        demo.make_demo(folder, seed=3, loaders=LOADERS, max_epochs=8, log=lines.append, **SMALL_COHORT),
+        lines,
+    )
 
 
 class Page(HTMLParser):
@@ -178,7 +182,7 @@ def test_summary_and_log_say_what_happens(made):
 def test_a_page_of_somebody_else_is_not_replaced(tmp_path):
     (tmp_path / "index.html").write_text("my home page")
     with pytest.raises(ValueError, match="exists and is no earlier run: give another folder"):
-        demo.run(tmp_path, loaders={})
+        demo.make_demo(tmp_path, loaders={})
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert (tmp_path / "index.html").read_text() == "my home page"
 
@@ -189,7 +193,7 @@ def test_same_seed_same_files_in_the_folder_of_an_earlier_demo(made, tmp_path):
     (tmp_path / "old.png").write_text("old")
     old = {"groundmetric": "0", "datasets": [{"files": ["old.png", "../mine.txt"]}]}
     (tmp_path / "results.json").write_text(json.dumps(old))
-    again = demo.run(tmp_path, seed=3, loaders={"Flat": flat}, max_epochs=8, **SMALL_COHORT)
+    again = demo.make_demo(tmp_path, seed=3, loaders={"Flat": flat}, max_epochs=8, **SMALL_COHORT)
     assert (tmp_path / "mine.txt").read_text() == "kept"
     assert not (tmp_path / "old.png").exists()
     assert "A simulated cohort" in (tmp_path / "index.html").read_text()
@@ -220,10 +224,10 @@ def run_python(*arguments):
 SMALL = """
 import functools, sys
 from groundmetric import cli, datasets
-from groundmetric.cli import _demo as demo
+from groundmetric.cli import demo
 small = {"Small": lambda seed: datasets.make_modes(1, 10.0, points_per_mode=3, random_state=seed)}
 cohort = {"n_samples_per_condition": 3, "cells_per_sample": 15, "n_genes": 120}
-demo.run = functools.partial(demo.run, loaders=small, cohort=cohort, max_epochs=2, refits=1, permutations=0)
+demo.make_demo = functools.partial(demo.make_demo, loaders=small, cohort=cohort, max_epochs=2, refits=1, permutations=0)
 sys.exit(cli.main(sys.argv[1:]))
 """
 

@@ -165,7 +165,7 @@ def test_key_added_and_copy(cohort):
     assert {"mine_importance"} <= set(result.var)
     assert "mine" in result.uns
     np.testing.assert_array_equal(gm.get.metric(result, key="mine").components, gm.get.metric(learn(cohort)).components)
-    with pytest.raises(ValueError, match=r"no uns\['mine'\]: run tl\.learn first"):
+    with pytest.raises(ValueError, match=r"no metric in uns\['mine'\]: run tl\.learn first"):
         gm.get.metric(cohort, key="mine")
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric._anndata.chunks import read
-from groundmetric._anndata.obs import draw, samples_of
+from groundmetric._anndata.annotations import draw, samples_of
+from groundmetric._anndata.source import read
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning.checkpoint import Checkpoints
 

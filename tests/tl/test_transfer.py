@@ -140,7 +140,7 @@ def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path
         np.testing.assert_array_equal(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"])
         assert found.obs_names.tolist() == plain[0].obs_names.tolist()
         assert "groundmetric_predicted" not in found.obs
-    with pytest.raises(ValueError, match="sample_key is needed"):
+    with pytest.raises(ValueError, match="sample_key is None, and a bare metric"):
         transfer(new, metric)
     with pytest.raises(ValueError, match="no feature names"):
         transfer(new, gm.GroundMetric(metric.components))
@@ -227,5 +227,5 @@ def test_folders_and_files_that_hold_no_training(halves, tmp_path):
     with pytest.raises(ValueError, match=r"is no run of groundmetric learn: it has no cells\.h5ad"):
         transfer(halves[1], tmp_path)
     halves[1].write_h5ad(tmp_path / "new.h5ad")
-    with pytest.raises(ValueError, match=r"no uns\['groundmetric'\]"):
+    with pytest.raises(ValueError, match=r"no metric in uns\['groundmetric'\]"):
         transfer(halves[1], tmp_path / "new.h5ad")
