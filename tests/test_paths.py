@@ -18,8 +18,8 @@ import pytest
 import groundmetric as gm
 
 SOURCE = Path(gm.__file__).parent
-# As measured; the aim is 18, 9 and 25. Lower them whenever a path becomes shorter, never the other way.
-LIMITS = {"fit": 28, "distances": 16, "learn from a file": 34}
+# A newcomer who follows a verb should not need more.
+LIMITS = {"fit": 18, "distances": 9, "learn from a file": 25}
 
 
 def files_of(call: Callable[[], Any]) -> list[str]:
