@@ -11,10 +11,13 @@ __version__ = "0.1.0"
 _HOME = {
     "Distributions": "distributions",
     "GroundMetric": "metrics",
+    "GroundMetricEnsemble": "estimators",
     "GroundMetricLearner": "estimators",
     "GroundMetricLearnerCV": "estimators",
+    "TransportClassifier": "estimators",
     "TransportKNeighborsClassifier": "estimators",
     "TransportKNeighborsRegressor": "estimators",
+    "TransportRegressor": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
     "bounded_distances": "distances",
@@ -39,10 +42,13 @@ _MODULES = (
 __all__ = [
     "Distributions",
     "GroundMetric",
+    "GroundMetricEnsemble",
     "GroundMetricLearner",
     "GroundMetricLearnerCV",
+    "TransportClassifier",
     "TransportKNeighborsClassifier",
     "TransportKNeighborsRegressor",
+    "TransportRegressor",
     "__version__",
     "baselines",
     "bounded_distances",
@@ -67,10 +73,13 @@ if TYPE_CHECKING:
     from .distances import bounded_distances, kneighbors, pairwise_distances, search_neighbors
     from .distributions import Distributions
     from .estimators import (
+        GroundMetricEnsemble,
         GroundMetricLearner,
         GroundMetricLearnerCV,
+        TransportClassifier,
         TransportKNeighborsClassifier,
         TransportKNeighborsRegressor,
+        TransportRegressor,
     )
     from .metrics import GroundMetric
 

@@ -1,15 +1,21 @@
-"""scikit-learn estimators: the metric learner, and a classifier and a regressor by nearest distributions."""
+"""scikit-learn estimators: the metric learner, its ensemble, and predictions from either."""
 
 from ._base import GroundMetricMethod
 from .classifier import TransportKNeighborsClassifier
+from .ensemble import GroundMetricEnsemble
 from .learner import GroundMetricLearner
+from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
 from .regressor import TransportKNeighborsRegressor
 from .search import GroundMetricLearnerCV
 
 __all__ = [
+    "GroundMetricEnsemble",
     "GroundMetricLearner",
     "GroundMetricLearnerCV",
     "GroundMetricMethod",
+    "TransportClassifier",
     "TransportKNeighborsClassifier",
     "TransportKNeighborsRegressor",
+    "TransportRegressor",
+    "UnfamiliarWarning",
 ]

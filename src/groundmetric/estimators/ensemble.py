@@ -1,0 +1,421 @@
+"""An ensemble of ground metrics: learned from parts of the cohort, judged on the rest, and one metric in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from .._internal.executor import progress_bar
+from .._internal.validation import check_labels, check_number
+from ..distances import pairwise_distances
+from ..distributions import Distributions, as_distributions
+from ..learning.features import FeatureDistances, feature_ratios, quantile_functions, strongest_features
+from ..metrics.base import GroundMetric
+from ..supervision.splits import check_class_sizes, folds, group_list, number_groups
+from ._base import GroundMetricMethod
+from ._kernel import Reading, log_likelihood, read_kernel, similarities, unit_of
+from .grid import average_metric, of_unit_spread, reference_metric
+from .learner import GroundMetricLearner
+
+KINDS = ("univariate", "anova", "learned")
+# The kind of member that does not look at labels: what the others are shrunk to.
+EUCLIDEAN = "euclidean"
+# Folds of held-out predictions at most.
+_N_FOLDS = 8
+
+
+@dataclass(frozen=True)
+class Member:
+    """A metric, which distributions it was learned from, and distances under it in units of their mean.
+
+    Attributes
+    ----------
+    kind : str
+        How it was learned.
+    metric : GroundMetric
+        The metric, in units in which the mean distance between distributions is 1.
+    inside : array of bool of shape (n_distributions,)
+        Distributions that it was learned from.
+    distances : array of shape (n_distributions, n_distributions)
+        Distances between draws of the training distributions.
+    """
+
+    kind: str
+    metric: GroundMetric
+    inside: np.ndarray
+    distances: np.ndarray
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to compare distributions, and what it says about those that were left out.
+
+    Attributes
+    ----------
+    name : str
+        Kind of member, "euclidean" or "means".
+    kernel : array of shape (n_distributions, n_distributions)
+        Similarities between training distributions, out of bag where labels were learned from.
+    unit : float
+        Distance at which the similarity is 1/e; of means, the number of features.
+    reading : Reading
+        Held-out predictions, and the strength that served them.
+    weight : float
+        Share in the metric and in predictions.
+    """
+
+    name: str
+    kernel: np.ndarray
+    unit: float
+    reading: Reading
+    weight: float = 0.0
+
+
+class Geometry:
+    """What does not depend on labels: scales, draws of points, quantile functions, Euclidean distances, means.
+
+    One computation serves all members, and all permutations of the labels.
+    """
+
+    def __init__(self, D: Distributions, max_points: int, n_draws: int, random: np.random.RandomState) -> None:
+        self.D, self.max_points = D, max_points
+        _, self.variances = D.moments(weighted=False)
+        self.scale = np.where(self.variances > 0, np.sqrt(self.variances), 1.0)
+        self.seeds = random.randint(2**31, size=n_draws)
+        self.quantiles = quantile_functions(D, self.scale)
+        self.features = FeatureDistances(self.quantiles, random)
+        self.draws = [self._draw(int(seed)) for seed in self.seeds]
+        self.euclidean = reference_metric(D, "standardised")
+        self.euclidean_distances = pairwise_distances(self.draws[0], metric=self.euclidean)
+        self.means = D.means() / self.scale
+        self.centre, spread = self.means.mean(axis=0), self.means.std(axis=0)
+        self.spread = np.where(spread > 0, spread, 1.0)
+
+    def _draw(self, seed: int) -> Distributions:
+        few = self.D.sizes.max() <= self.max_points
+        return self.D if few else self.D.subsample(self.max_points, random_state=seed)
+
+    def standardised_means(self, D: Distributions) -> np.ndarray:
+        """Means of each feature, in units of how much they vary between training distributions."""
+        return (D.means() / self.scale - self.centre) / self.spread
+
+
+def parts(codes: np.ndarray, groups: np.ndarray, n_parts: int, random: np.random.RandomState) -> list[np.ndarray]:
+    """Masks of distributions to learn from: halves of the groups and their complements, each class on both sides.
+
+    Where a half would have a class with fewer than two distributions, one group of each kind is left out instead.
+    """
+    kinds: dict[tuple, list[int]] = {}
+    for group in np.unique(groups):
+        kinds.setdefault(tuple(np.unique(codes[groups == group])) if codes.dtype.kind in "iu" else (), []).append(group)
+    found: list[np.ndarray] = []
+    while len(found) < n_parts:
+        sides: tuple[list[int], list[int]] = ([], [])
+        larger = int(random.randint(2))
+        for members in kinds.values():
+            order = random.permutation(members)
+            half = (order.size + larger) // 2
+            sides[0].extend(order[:half])
+            sides[1].extend(order[half:])
+            larger = 1 - larger if order.size % 2 else larger
+        for side in sides:
+            inside = np.isin(groups, side)
+            found.append(inside if _learnable(codes, inside) else _all_but_few(codes, groups, kinds, random))
+    return found[:n_parts]
+
+
+def _learnable(codes: np.ndarray, inside: np.ndarray) -> bool:
+    if codes.dtype.kind not in "iu":
+        return bool(np.unique(codes[inside]).size >= 3)
+    return bool(np.all(np.bincount(codes[inside], minlength=int(codes.max()) + 1)[np.unique(codes)] >= 2))
+
+
+def _all_but_few(
+    codes: np.ndarray, groups: np.ndarray, kinds: dict[tuple, list[int]], random: np.random.RandomState
+) -> np.ndarray:
+    inside = np.ones(codes.size, dtype=bool)
+    for members in kinds.values():
+        trial = inside & (groups != random.choice(members))
+        inside = trial if _learnable(codes, trial) else inside
+    return inside
+
+
+class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
+    """A ground metric from many, each learned from a part of the distributions and judged on the rest.
+
+    With few labelled distributions a single learned metric fits their accidents. Here every member learns from half of
+    the groups (patients), in one of three ways:
+
+    - "univariate": a weight for each feature, by how much farther distributions are from unlike than from like ones
+      when only this feature is transported (a t statistic over distributions). In one dimension transport is a sort.
+    - "anova": a weight by the variance between distributions that the labels explain, over the rest (F).
+    - "learned": the weights of "univariate" as start of a `GroundMetricLearner` with a diagonal form.
+
+    Distances between training distributions are averaged over the members that were not learned from both of them (out
+    of bag). From these, and from Euclidean distances and from means alone, a kernel model predicts distributions that
+    are left out. The kinds are weighted by how much better than chance it does so; where Euclidean distances serve as
+    well, the result is shrunk to them. One set of fits so gives the metric, distances that hold for others, a held-out
+    score, how stable each feature is, and, refitted with labels permuted, a p-value.
+
+    Parameters
+    ----------
+    n_members : int, default=8
+        Members of each kind.
+    kinds : sequence of {"univariate", "anova", "learned"}, default=("univariate", "anova", "learned")
+        Kinds of members.
+    target : {"classes", "ordered"}, default="classes"
+        Kind of the labels: classes, or numbers.
+    max_points : int, default=100
+        Points of each distribution that a member draws at most; each member draws others.
+    max_epochs : int, default=10
+        Epochs of members that are learned.
+    n_jobs : int or None, default=None
+        Members at the same time, as processes of joblib; None means one, -1 one per core.
+    random_state : int, RandomState or None, default=None
+        Seed of the parts, the draws and the learners.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
+
+    Attributes
+    ----------
+    metric_ : GroundMetric
+        Weighted average of all members and of the Euclidean metric.
+    weights_ : dict of str to float
+        Weight of each kind in `metric_`, and of "euclidean".
+    distances_ : array of shape (n_distributions, n_distributions)
+        Distances between training distributions out of bag, in units of their mean.
+    held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,)
+        Probabilities of the classes, or numbers, predicted for each training distribution while it was left out.
+    score_ : float
+        Mean log-probability of the true class in `held_out_`, classes counting the same; of numbers, the
+        log-likelihood per distribution.
+    importances_ : array of shape (n_all_members, n_features)
+        Importance of each feature in each member.
+    members_ : list of Member
+        The members.
+    classes_ : array of shape (n_classes,)
+        Classes in sorted order; of numbers, none.
+    components_ : array of shape (n_components, n_features)
+        The components of `metric_`.
+    n_features_in_ : int
+        Number of features of the points.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
+    >>> ensemble = gm.GroundMetricEnsemble(n_members=4, random_state=0).fit(D, y)
+    >>> bool((ensemble.held_out_.argmax(axis=1) == y).mean() > 0.9)
+    True
+    """
+
+    takes_groups = True  # the evaluation hands outer groups (patients) over, so that parts do not divide them
+
+    def __init__(
+        self,
+        n_members: int = 8,
+        *,
+        kinds: Sequence[str] = KINDS,
+        target: str = "classes",
+        max_points: int = 100,
+        max_epochs: int = 10,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_members = n_members
+        self.kinds = kinds
+        self.target = target
+        self.max_points = max_points
+        self.max_epochs = max_epochs
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> GroundMetricEnsemble:
+        """Learn the members from parts of the distributions, and weight them by what they say about the rest.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Training distributions. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            Classes or numbers; matched by name where they carry names (a Series, a dict).
+        groups : array-like of shape (n_distributions,) or None, default=None
+            Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
+            matched by name where they carry names.
+
+        Returns
+        -------
+        GroundMetricEnsemble
+            The estimator itself.
+        """
+        D, codes, members = self._check(X, y, groups)
+        random = check_random_state(self.random_state)
+        geometry = Geometry(D, self.max_points, self.n_members, random)
+        self._learn(geometry, codes, members, int(random.randint(2**31)))
+        self.n_features_in_ = D.shape[1]
+        return self
+
+    def _check(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
+        """The distributions, their classes or values as numbers, and their groups as numbers."""
+        for name in ("n_members", "max_points", "max_epochs"):
+            check_number(name, getattr(self, name), low=1, whole=True)
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown or not len(self.kinds):
+            raise ValueError(f"kinds are {list(self.kinds)}: expected some of {list(KINDS)}")
+        if self.target not in ("classes", "ordered"):
+            raise ValueError(f"target is {self.target!r}: expected 'classes' or 'ordered'")
+        D = as_distributions(X).with_mass()
+        labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
+        codes: np.ndarray
+        if self.target == "ordered":
+            self.classes_ = np.empty(0)
+            codes = np.asarray(labels, dtype=np.float64)
+            codes = (codes - codes.mean()) / (codes.std() or 1.0)
+        else:
+            check_class_sizes(labels, groups, 2, "one to learn from and one that is left out")
+            self.classes_, codes = np.unique(labels, return_inverse=True)
+        numbers = number_groups(groups, len(D))
+        return D, codes, np.arange(len(D)) if numbers is None else numbers
+
+    def _learn(self, geometry: Geometry, codes: np.ndarray, groups: np.ndarray, seed: int) -> None:
+        """All that depends on labels."""
+        self._geometry, self._codes = geometry, codes
+        inside = parts(codes, groups, self.n_members, np.random.RandomState(seed))
+        tasks = [(kind, draw) for kind in self.kinds for draw in range(self.n_members)]
+        with progress_bar(len(tasks), "ensemble", "member", show=bool(self.verbose)) as bar:
+            self.members_ = []
+            jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")
+            for member in jobs(
+                delayed(learn_member)(geometry, codes, kind, draw, inside[draw], self.max_epochs, seed)
+                for kind, draw in tasks
+            ):
+                self.members_.append(member)
+                bar.update()
+        self.importances_ = np.array([member.metric.importance() for member in self.members_])
+        self._read(self._folds(codes, groups, seed))
+        self._average()
+
+    def _folds(self, codes: np.ndarray, groups: np.ndarray, seed: int) -> list[np.ndarray]:
+        labels = codes if self.classes_.size else np.argsort(np.argsort(codes)) * 4 // codes.size
+        units = [np.unique(groups[labels == c]).size for c in np.unique(labels)]
+        n_splits = max(2, min(_N_FOLDS, min(units)))
+        found = folds(labels, groups=groups.tolist(), n_splits=n_splits, random_state=seed)
+        return [np.isin(np.arange(codes.size), test) for _, test in found]
+
+    def _read(self, fold: list[np.ndarray]) -> None:
+        """Held-out predictions of every view, and their weights by what they gain over chance."""
+        geometry, n_classes = self._geometry, self.classes_.size
+        means = geometry.standardised_means(geometry.D)
+        euclidean = geometry.euclidean_distances
+        kernels = {"means": (means @ means.T, 0.0), EUCLIDEAN: _kernel(euclidean)}
+        for kind in self.kinds:
+            kernels[kind] = _kernel(out_of_bag([m for m in self.members_ if m.kind == kind]))
+        readings = {name: read_kernel(k, self._codes, fold, n_classes) for name, (k, _) in kernels.items()}
+        chance = log_likelihood(_without_data(self._codes, fold, n_classes), self._codes)
+        gains = {name: max(reading.score - chance, 0.0) for name, reading in readings.items()}
+        total = sum(gains.values())
+        share = {name: gain / total if total > 0 else 1.0 / len(gains) for name, gain in gains.items()}
+        self._views = [View(name, *kernels[name], readings[name], share[name]) for name in kernels]
+        self.held_out_ = np.sum([view.weight * view.reading.held_out for view in self._views], axis=0)
+        self.score_ = log_likelihood(self.held_out_, self._codes) / self._codes.size
+
+    def _average(self) -> None:
+        """One metric: the members by the weights of their kinds, and the Euclidean one."""
+        weights = {view.name: view.weight for view in self._views if view.name != "means"}
+        total = sum(weights.values())
+        self.weights_ = {name: w / total if total > 0 else float(name == EUCLIDEAN) for name, w in weights.items()}
+        geometry = self._geometry
+        metrics = [of_unit_spread(member.metric, geometry.D) for member in self.members_]
+        each = [self.weights_[member.kind] / self.n_members for member in self.members_]
+        self.metric_ = average_metric([*metrics, geometry.euclidean], [*each, self.weights_[EUCLIDEAN]], geometry.D)
+        self.components_ = self.metric_.components
+        learned = [m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_
+        self.distances_ = out_of_bag(learned)
+
+
+def learn_member(
+    geometry: Geometry, codes: np.ndarray, kind: str, draw: int, inside: np.ndarray, max_epochs: int, seed: int
+) -> Member:
+    """A metric of one kind from one part of the distributions, and all distances under it."""
+    weights = _weights(geometry, codes, kind, inside)
+    used = np.flatnonzero(weights)
+    points = geometry.draws[draw]
+    components = np.zeros((used.size, weights.size))
+    components[np.arange(used.size), used] = weights[used] / geometry.scale[used]
+    if kind == "learned":
+        components = _refine(components, used, points, codes, inside, max_epochs, seed + draw)
+    metric = GroundMetric(components, geometry.D.features, variances=geometry.variances)
+    distances = pairwise_distances(points, metric=metric)
+    unit = _unit(distances, inside)
+    metric = GroundMetric(components / unit, geometry.D.features, variances=geometry.variances)
+    return Member(kind, metric, inside, distances / unit)
+
+
+def _weights(geometry: Geometry, codes: np.ndarray, kind: str, inside: np.ndarray) -> np.ndarray:
+    if kind == "anova":
+        ratios, spread = feature_ratios(geometry.quantiles[inside], codes[inside])
+        spread = spread + np.median(spread)
+        return strongest_features(ratios / np.where(spread > 0, spread, 1.0))
+    return strongest_features(geometry.features.statistics(codes, inside))
+
+
+def _refine(
+    start: np.ndarray, used: np.ndarray, D: Distributions, codes: np.ndarray, inside: np.ndarray, epochs: int, seed: int
+) -> np.ndarray:
+    """Weights that triplets of the distributions inside have moved; the start where nothing is left of them."""
+    part = D[np.flatnonzero(inside)]
+    few = part.with_points(part.points[:, used])
+    first = start[np.arange(used.size), used]
+    first = first * (np.sqrt(first.size) / 16.0 / max(float(np.linalg.norm(first)), 1e-300))
+    learner = GroundMetricLearner(
+        form="diagonal", init=first, strength=0.01, max_epochs=epochs, random_state=seed % 2**31,
+        target="classes" if codes.dtype.kind in "iu" else "ordered",
+    )  # fmt: skip
+    found = learner.fit(few, codes[inside]).metric_.components
+    if not np.any(found):
+        return start
+    components = np.zeros((len(found), start.shape[1]))
+    components[:, used] = found
+    return components
+
+
+def _unit(distances: np.ndarray, inside: np.ndarray) -> float:
+    """Mean distance between pairs of which at least one was not learned from."""
+    outside = ~(inside[:, None] & inside[None]) & ~np.eye(inside.size, dtype=bool)
+    chosen = distances[outside if outside.any() else ~np.eye(inside.size, dtype=bool)]
+    return float(chosen.mean()) or 1.0
+
+
+def out_of_bag(members: list[Member]) -> np.ndarray:
+    """Distances averaged over the members that were not learned from both; over all, where every one was."""
+    total = np.zeros_like(members[0].distances)
+    count = np.zeros(total.shape)
+    for member in members:
+        outside = ~(member.inside[:, None] & member.inside[None])
+        total += np.where(outside, member.distances, 0.0)
+        count += outside
+    everywhere = np.mean([member.distances for member in members], axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), everywhere) * ~np.eye(len(total), dtype=bool)
+
+
+def _kernel(distances: np.ndarray) -> tuple[np.ndarray, float]:
+    unit = unit_of(distances)
+    return similarities(distances, unit), unit
+
+
+def _without_data(codes: np.ndarray, fold: list[np.ndarray], n_classes: int) -> np.ndarray:
+    """What would be predicted without looking at the distributions: equal chances, or the mean of the other folds."""
+    if n_classes:
+        return np.full((codes.size, n_classes), 1.0 / n_classes)
+    found = np.empty(codes.size)
+    for part in fold:
+        found[part] = codes[~part].mean()
+    return found

@@ -1,0 +1,305 @@
+"""Predictions for new distributions from an ensemble: a classifier with probabilities, and a regressor."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from .._internal.validation import aligned, label_array
+from ..distances import pairwise_distances
+from ..distributions import Distributions, as_distributions
+from ..metrics.base import GroundMetric
+from ._base import GroundMetricMethod
+from ._kernel import KernelModel, similarities
+from .ensemble import EUCLIDEAN, GroundMetricEnsemble
+
+# A new distribution is far from all when its nearest one is so many times as far as any training distribution's.
+_FAR = 1.5
+
+
+class UnfamiliarWarning(UserWarning):
+    """A new distribution is farther from all training distributions than they are from each other."""
+
+
+class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
+    """Kernel models of all views of an ensemble, pooled by their weights."""
+
+    takes_groups = True
+    _target = "classes"
+
+    def __init__(self, ensemble: GroundMetricEnsemble | None = None, *, random_state: Any = None) -> None:
+        self.ensemble = ensemble
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+        """Fit the ensemble, and a kernel model to each way in which it compares distributions.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Training distributions. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            Classes or numbers; matched by name where they carry names (a Series, a dict).
+        groups : array-like of shape (n_distributions,) or None, default=None
+            Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
+            matched by name where they carry names.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        ensemble = GroundMetricEnsemble() if self.ensemble is None else clone(self.ensemble)
+        if self.random_state is not None:
+            ensemble.set_params(random_state=self.random_state)
+        self.ensemble_ = ensemble.set_params(target=self._target).fit(X, y, groups=groups)
+        self._models = [
+            KernelModel(view.kernel, ensemble._codes, view.reading.strength, ensemble.classes_.size)
+            for view in ensemble._views
+        ]
+        nearest = ensemble._geometry.euclidean_distances + np.diag(np.full(ensemble._codes.size, np.inf))
+        self._nearest = nearest.min(axis=1)
+        self.metric_, self.n_features_in_ = ensemble.metric_, ensemble.n_features_in_
+        return self
+
+    def typicality(self, X: Any) -> np.ndarray:
+        """How usual it is to be as far from the nearest training distribution as a new one is.
+
+        The distances are Euclidean ones between standardised features, which no label has a part in.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            New distributions.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Share of training distributions, the new one included, whose nearest other one is as far away or farther: 1
+            over their number plus one for a distribution that is farther from all than any of them.
+        """
+        check_is_fitted(self, "ensemble_")
+        nearest = self._distances(self._checked(X), EUCLIDEAN).min(axis=1)
+        return (1 + np.sum(self._nearest >= nearest[:, None], axis=1)) / (1 + self._nearest.size)
+
+    def _predict(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "ensemble_")
+        D = self._checked(X)
+        found: Any = 0.0
+        for view, model in zip(self.ensemble_._views, self._models, strict=True):
+            if view.weight == 0.0 and view.name != EUCLIDEAN:
+                continue
+            if view.name == "means":
+                geometry = self.ensemble_._geometry
+                kernel = geometry.standardised_means(D) @ geometry.standardised_means(geometry.D).T
+            else:
+                distances = self._distances(D, view.name)
+                if view.name == EUCLIDEAN:
+                    self._warn_of_far(distances.min(axis=1), D)
+                kernel = similarities(distances, view.unit)
+            found = found + view.weight * model.predict(kernel)
+        return found
+
+    def _checked(self, X: Any) -> Distributions:
+        D = as_distributions(X).with_mass()
+        self.metric_.check_fit(D)
+        return D
+
+    def _distances(self, D: Distributions, name: str) -> np.ndarray:
+        """Distances to the training distributions, averaged over the members of a kind, each by its own draw."""
+        geometry = self.ensemble_._geometry
+        metrics: list[tuple[int, GroundMetric]] = [(0, geometry.euclidean)]
+        if name != EUCLIDEAN:
+            metrics = list(enumerate(m.metric for m in self.ensemble_.members_ if m.kind == name))
+        found = np.zeros((len(D), len(geometry.D)))
+        for draw, metric in metrics:
+            few = (
+                D
+                if D.sizes.max() <= geometry.max_points
+                else D.subsample(geometry.max_points, random_state=int(geometry.seeds[draw]))
+            )
+            found += pairwise_distances(few, geometry.draws[draw], metric=metric)
+        return found / len(metrics)
+
+    def _warn_of_far(self, nearest: np.ndarray, D: Distributions) -> None:
+        far = np.flatnonzero(nearest > _FAR * self._nearest.max())
+        if far.size:
+            warnings.warn(
+                f"{far.size} of {len(D)} distributions (e.g. {D.names[far[0]]!r}) are farther from all training "
+                f"distributions than {_FAR:g} times the farthest among these: what is predicted for them is a guess; "
+                "look at their scale and quality, or train on some like them",
+                UnfamiliarWarning,
+                stacklevel=4,
+            )
+
+
+class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
+    """Probabilities of classes from an ensemble of learned ground metrics.
+
+    A kernel logistic regression reads the out-of-bag distances of each kind of member; two more read Euclidean
+    distances and the means alone. Their probabilities are averaged by how much better than chance each predicts
+    training distributions that are left out. Classes count the same, whatever their size.
+
+    Parameters
+    ----------
+    ensemble : GroundMetricEnsemble or None, default=None
+        Ensemble, a copy of which is fitted. None: one with default parameters.
+    random_state : int, RandomState or None, default=None
+        Seed of the ensemble; None keeps that of `ensemble`.
+
+    Attributes
+    ----------
+    ensemble_ : GroundMetricEnsemble
+        The fitted ensemble, with held-out probabilities of the training distributions in `held_out_`.
+    metric_ : GroundMetric
+        Its metric.
+    classes_ : array of shape (n_classes,)
+        Classes in sorted order.
+    n_features_in_ : int
+        Number of features of the points.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
+    >>> classifier = gm.TransportClassifier(gm.GroundMetricEnsemble(2), random_state=0).fit(D[::2], y[::2])
+    >>> classifier.predict_proba(D[1::2]).shape == (len(D) // 2, 3)
+    True
+    """
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> TransportClassifier:
+        super().fit(X, y, groups)
+        self.classes_ = self.ensemble_.classes_
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to classify. The rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_classes)
+            Probabilities in the order of `classes_`; each row sums to 1.
+        """
+        return self._predict(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Most probable class of each distribution.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to classify. The rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Predicted classes.
+        """
+        return self.classes_[np.argmax(self._predict(X), axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy of the predicted classes.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to classify. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            True classes; matched by name where they carry names.
+        sample_weight : array-like of shape (n_distributions,) or None, default=None
+            Weight of each distribution; matched by name where they carry names.
+
+        Returns
+        -------
+        float
+            Share of the distributions whose class is predicted correctly.
+        """
+        D = as_distributions(X)
+        return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
+
+
+class TransportRegressor(RegressorMixin, _EnsemblePredictor):
+    """Numbers from an ensemble of learned ground metrics: ordered labels, ages, doses.
+
+    As `TransportClassifier`, with kernel ridge regression. Of ordered classes (0, 1, 2, …) the prediction is the
+    expected rank.
+
+    Parameters
+    ----------
+    ensemble : GroundMetricEnsemble or None, default=None
+        Ensemble, a copy of which is fitted with ``target="ordered"``. None: one with default parameters.
+    random_state : int, RandomState or None, default=None
+        Seed of the ensemble; None keeps that of `ensemble`.
+
+    Attributes
+    ----------
+    ensemble_ : GroundMetricEnsemble
+        The fitted ensemble.
+    metric_ : GroundMetric
+        Its metric.
+    n_features_in_ : int
+        Number of features of the points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import groundmetric as gm
+    >>> points = np.random.RandomState(0).normal(np.repeat(np.arange(12.0), 5))[:, None]
+    >>> D = gm.Distributions(points, np.repeat(range(12), 5))
+    >>> regressor = gm.TransportRegressor(gm.GroundMetricEnsemble(2), random_state=0).fit(D, np.arange(12.0))
+    >>> bool(regressor.score(D, np.arange(12.0)) > 0.8)
+    True
+    """
+
+    _target = "ordered"
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> TransportRegressor:
+        D = as_distributions(X)
+        values = np.asarray(label_array(y, D.roll), dtype=np.float64)
+        self._mean, self._spread = float(values.mean()), float(values.std()) or 1.0
+        super().fit(D, values, groups)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Number of each distribution.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to predict for. The rows of an array are distributions of one point each.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Predicted numbers.
+        """
+        return self._mean + self._spread * self._predict(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination, R², of the predicted numbers.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to predict for. The rows of an array are distributions of one point each.
+        y : array-like of shape (n_distributions,)
+            True numbers; matched by name where they carry names.
+        sample_weight : array-like of shape (n_distributions,) or None, default=None
+            Weight of each distribution; matched by name where they carry names.
+
+        Returns
+        -------
+        float
+            R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
+        """
+        D = as_distributions(X)
+        return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
