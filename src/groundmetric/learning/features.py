@@ -23,7 +23,7 @@ _BLOCK = 256
 _FLOOR = 0.05
 # Features that a metric of weights keeps at least and at most.
 _FEWEST = 3
-_MOST = 100
+_MOST = 50
 # Distances of single features that are kept: 400 MB.
 _MOST_ENTRIES = 10**8
 
@@ -149,7 +149,7 @@ def _contrast(own: float, codes: np.ndarray, inside: np.ndarray) -> np.ndarray |
 
 
 def strongest_features(gains: np.ndarray) -> np.ndarray:
-    """Weights of features by what they gain: 0 below 0 and beyond the strongest hundred.
+    """Weights of features by what they gain: 0 below 0 and beyond the strongest fifty.
 
     Where fewer than three gain anything, the best three count the same: a metric needs some.
 
