@@ -344,9 +344,12 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             metric = of_unit_spread(member.metric, D)
             squares += self.weights_[member.kind] / self.n_members * np.square(metric.components).sum(axis=0)
         used = np.flatnonzero(squares)
-        learned = np.zeros((used.size, squares.size))
-        learned[np.arange(used.size), used] = np.sqrt(squares[used])
-        self.metric_ = average_metric([GroundMetric(learned), euclidean], [1.0, self.weights_[EUCLIDEAN]], D)
+        metrics, each = [euclidean], [self.weights_[EUCLIDEAN]]
+        if used.size:
+            learned = np.zeros((used.size, squares.size))
+            learned[np.arange(used.size), used] = np.sqrt(squares[used])
+            metrics, each = [GroundMetric(learned), *metrics], [1.0, *each]
+        self.metric_ = average_metric(metrics, each, D)
         self.components_ = self.metric_.components
         self.distances_ = out_of_bag([m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_)
 
