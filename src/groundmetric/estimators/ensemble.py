@@ -19,7 +19,7 @@ from ..distributions import Distributions, named_rows
 from ..learning.features import FeatureDistances, feature_ratios, quantile_functions, strongest_features
 from ..metrics.base import GroundMetric
 from ..supervision.labels import read_labels
-from ..supervision.splits import check_class_sizes, folds, group_list, number_groups
+from ..supervision.splits import check_class_sizes, folds, group_list, leave_one_group_out, number_groups
 from ._base import GroundMetricMethod
 from ._kernel import Reading, log_likelihood, read_kernel, similarities, unit_of
 from .grid import average_metric, of_unit_spread, reference_metric
@@ -275,6 +275,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     """
 
     takes_groups = True  # the evaluation hands outer groups (patients) over, so that parts do not divide them
+    held_out_: np.ndarray
 
     def __init__(
         self,
@@ -374,7 +375,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     def _folds(self, codes: np.ndarray, groups: np.ndarray, seed: int) -> list[np.ndarray]:
         labels = codes if self.classes_.size else _steps(codes, groups)
         n_splits = min(_N_FOLDS, _fewest_groups(labels, groups))
-        found = folds(labels, groups=groups.tolist(), n_splits=n_splits, random_state=seed)
+        try:
+            found = folds(labels, groups=groups.tolist(), n_splits=n_splits, random_state=seed)
+        except ValueError:  # groups of several classes: a fold would have taken all of a class
+            found = leave_one_group_out(groups.tolist())
         return [np.isin(np.arange(codes.size), test) for _, test in found]
 
     def _read(self, fold: list[np.ndarray]) -> None:
@@ -391,7 +395,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         total = sum(gains.values())
         share = {name: gain / total if total > 0 else 1.0 / len(gains) for name, gain in gains.items()}
         self._views = [View(name, *kernels[name], readings[name], share[name]) for name in kernels]
-        self.held_out_: np.ndarray = np.sum([view.weight * view.reading.held_out for view in self._views], axis=0)
+        self.held_out_ = np.sum([view.weight * view.reading.held_out for view in self._views], axis=0)
         self.score_ = log_likelihood(self.held_out_, self._codes) / self._codes.size
 
     def _average(self) -> None:
