@@ -178,9 +178,10 @@ def read_kernel(kernel: np.ndarray, codes: np.ndarray, folds: list[np.ndarray], 
 
     place = len(STRENGTHS) // 2
     best = at(place)
-    for step in (-1, 1):  # weaker first: of equally good ones, the weakest
-        while 0 <= place + step < len(STRENGTHS) and (found := at(place + step)).score > best.score:
-            best, place = found, place + step
+    while place > 0 and (found := at(place - 1)).score >= best.score:  # of equally good ones, the weakest
+        best, place = found, place - 1
+    while place + 1 < len(STRENGTHS) and (found := at(place + 1)).score > best.score:
+        best, place = found, place + 1
     return best
 
 
