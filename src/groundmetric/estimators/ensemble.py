@@ -465,6 +465,8 @@ def learn_member(
     components = np.zeros((used.size, weights.size))
     components[np.arange(used.size), used] = weights[used] / geometry.scale[used]
     if kind == "learned":
+        # Entries of standardised features are as large as those that learning starts from otherwise.
+        components *= np.sqrt(used.size) / 16.0 / np.linalg.norm(weights)
         components = _refine(components, used, points, codes, inside, max_epochs, seed + draw)
     metric = GroundMetric(components, geometry.D.features, variances=geometry.variances)
     distances = pairwise_distances(points, metric=metric)
@@ -488,7 +490,6 @@ def _refine(
     part = D[np.flatnonzero(inside)]
     few = part.with_points(part.points[:, used])
     first = start[np.arange(used.size), used]
-    first = first * (np.sqrt(first.size) / 16.0 / max(float(np.linalg.norm(first)), 1e-300))
     learner = GroundMetricLearner(
         form="diagonal", init=first, strength=0.01, max_epochs=epochs, random_state=seed % 2**31,
         target="classes" if codes.dtype.kind in "iu" else "ordered",
