@@ -105,15 +105,15 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         distances = {name: self._distances(D, name) for name in self._needed()}
         self._warn_of_far(distances[EUCLIDEAN].min(axis=1), D)
         for view, model in zip(ensemble._views, self._models, strict=True):
+            if view.weight == 0.0:
+                continue
             if model is None:
                 predicted = votes(distances[ensemble.kinds[-1]], ensemble._codes, ensemble.classes_.size)
             elif view.name == "means":
                 geometry = ensemble._geometry
                 predicted = model.predict(geometry.standardised_means(D) @ geometry.standardised_means(geometry.D).T)
-            elif view.name in distances:
-                predicted = model.predict(similarities(distances[view.name], view.unit))
             else:
-                continue
+                predicted = model.predict(similarities(distances[view.name], view.unit))
             found.append(view.weight * predicted)
         return np.sum(found, axis=0)
 
