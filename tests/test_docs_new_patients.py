@@ -1,0 +1,22 @@
+"""The code of the page on new patients runs, block after block."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("anndata")
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "new_patients.md"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_runs():
+    names: dict = {}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        exec(block, names)
+    assert names["test"].p == 0.05
+    planted = names["genes"].table()["feature"].str.startswith("PROG")
+    assert planted.head(10).sum() >= 8
+    assert (names["ensemble"].held_out_.argmax(axis=1) == (names["y"].loc[names["D"].names] == "disease")).mean() > 0.7
