@@ -16,7 +16,7 @@ def cohort(n=14, seed=0, *, shift=2.0, points=6, n_features=10, values=None):
     found = 0.5 * random.normal(size=(n, 1, n_features)) + random.normal(size=(n, points, n_features))
     found[:, :, PLANTED] += shift * values[:, None]
     names = np.repeat([f"s{k:02d}" for k in range(n)], points)
-    return Distributions(found.reshape(-1, n_features), names, features=FEATURES[:n_features]), values
+    return Distributions(found.reshape(-1, n_features), names, features=[f"f{k}" for k in range(n_features)]), values
 
 
 def few_regressions(patch, strengths=(0.1, 12.0), folds=3):
