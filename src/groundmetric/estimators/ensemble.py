@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from .._internal.executor import progress_bar
 from .._internal.validation import check_labels, check_number
@@ -259,7 +260,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         D, codes, members = self._check(X, y, groups)
         random = check_random_state(self.random_state)
         geometry = Geometry(D, self.max_points, self.n_members, random)
-        self._learn(geometry, codes, members, int(random.randint(2**31)))
+        self._learn_members(geometry, codes, members, int(random.randint(2**31)))
+        self._average()
         self.n_features_in_ = D.shape[1]
         return self
 
@@ -285,9 +287,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         numbers = number_groups(groups, len(D))
         return D, codes, np.arange(len(D)) if numbers is None else numbers
 
-    def _learn(self, geometry: Geometry, codes: np.ndarray, groups: np.ndarray, seed: int) -> None:
-        """All that depends on labels."""
-        self._geometry, self._codes = geometry, codes
+    def _learn_members(self, geometry: Geometry, codes: np.ndarray, groups: np.ndarray, seed: int) -> None:
+        """All that depends on labels, but for the average."""
+        self._geometry, self._codes, self._groups, self._seed = geometry, codes, groups, seed
         inside = parts(codes, groups, self.n_members, np.random.RandomState(seed))
         tasks = [(kind, draw) for kind in self.kinds for draw in range(self.n_members)]
         with progress_bar(len(tasks), "ensemble", "member", show=bool(self.verbose)) as bar:
@@ -301,7 +303,6 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
                 bar.update()
         self.importances_ = np.array([member.metric.importance() for member in self.members_])
         self._read(self._folds(codes, groups, seed))
-        self._average()
 
     def _folds(self, codes: np.ndarray, groups: np.ndarray, seed: int) -> list[np.ndarray]:
         labels = codes if self.classes_.size else np.argsort(np.argsort(codes)) * 4 // codes.size
@@ -332,13 +333,40 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         weights = {view.name: view.weight for view in self._views if view.name != "means"}
         total = sum(weights.values())
         self.weights_ = {name: w / total if total > 0 else float(name == EUCLIDEAN) for name, w in weights.items()}
-        geometry = self._geometry
-        metrics = [of_unit_spread(member.metric, geometry.D) for member in self.members_]
-        each = [self.weights_[member.kind] / self.n_members for member in self.members_]
-        self.metric_ = average_metric([*metrics, geometry.euclidean], [*each, self.weights_[EUCLIDEAN]], geometry.D)
+        D, euclidean = self._geometry.D, self._geometry.euclidean
+        squares = np.zeros(D.shape[1])  # the components of a member are weights of single features
+        for member in self.members_:
+            metric = of_unit_spread(member.metric, D)
+            squares += self.weights_[member.kind] / self.n_members * np.square(metric.components).sum(axis=0)
+        used = np.flatnonzero(squares)
+        learned = np.zeros((used.size, squares.size))
+        learned[np.arange(used.size), used] = np.sqrt(squares[used])
+        self.metric_ = average_metric([GroundMetric(learned), euclidean], [1.0, self.weights_[EUCLIDEAN]], D)
         self.components_ = self.metric_.components
-        learned = [m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_
-        self.distances_ = out_of_bag(learned)
+        self.distances_ = out_of_bag([m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_)
+
+    def relabelled(self, codes: Any, *, kinds: Sequence[str] = KINDS[:2], n_members: int = 4) -> GroundMetricEnsemble:
+        """An ensemble of the same distributions with other labels, smaller and without its metric: for permutations.
+
+        Parameters
+        ----------
+        codes : array of shape (n_distributions,)
+            Classes as indices of `classes_`, or numbers.
+        kinds : sequence of str, default=("univariate", "anova")
+            Kinds of members; those that need no learning are quick.
+        n_members : int, default=4
+            Members of each kind, at most those of this ensemble.
+
+        Returns
+        -------
+        GroundMetricEnsemble
+            With `held_out_`, `score_` and `importances_`.
+        """
+        check_is_fitted(self, "metric_")
+        other = clone(self).set_params(n_jobs=None, verbose=0, kinds=kinds, n_members=min(n_members, self.n_members))
+        other.classes_ = self.classes_
+        other._learn_members(self._geometry, np.asarray(codes), self._groups, self._seed)
+        return other
 
 
 def learn_member(

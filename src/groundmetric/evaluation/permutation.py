@@ -6,17 +6,21 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import joblib
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._internal.executor import progress_bar
 from .._internal.validation import check_labels, check_number
-from ..distributions import as_distributions
+from ..distributions import Distributions, as_distributions
+from ..estimators.ensemble import GroundMetricEnsemble
+from ..estimators.predictor import TransportClassifier
 from ..supervision.splits import check_splits, group_list, number_groups
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .scores import SCORES
@@ -98,7 +102,7 @@ def permutation_test(
     groups: Any = None,
     strata: Any = None,
     n_permutations: int = 199,
-    score: str = "balanced_accuracy",
+    score: str | None = None,
     n_neighbors: int = 5,
     weights: str = "distance",
     class_weight: str | None = None,
@@ -126,7 +130,8 @@ def permutation_test(
     Parameters
     ----------
     method : estimator
-        As in `compare`.
+        As in `compare`. A `GroundMetricEnsemble`, or a `TransportClassifier` on one, is not split and fitted again: its
+        distributions are held out by its own members, and permutations share all that does not depend on labels.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -143,8 +148,9 @@ def permutation_test(
         Labels are exchanged only within these (centre, batch, sex).
     n_permutations : int, default=199
         Number of exchanges of the labels.
-    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc"}, default="balanced_accuracy"
-        What is tested.
+    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability"} or None, default=None
+        What is tested. None: balanced accuracy; of an ensemble, "log_probability", the mean log-probability of the
+        true class out of bag, which is the only one it has.
     n_neighbors : int, default=5
         Distributions that vote, as in `compare`.
     weights : {"distance", "uniform"}, default="distance"
@@ -175,6 +181,11 @@ def permutation_test(
     labels = check_labels(y, D.roll)
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     check_number("n_permutations", n_permutations, low=1, whole=True)
+    if isinstance(method, GroundMetricEnsemble | TransportClassifier):
+        return _test_ensemble(
+            method, D, labels, cv, groups, strata, score, n_permutations, n_jobs, random_state, verbose
+        )
+    score = "balanced_accuracy" if score is None else score
     if score not in SCORES:
         raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
     protocol = Protocol(n_neighbors=n_neighbors, weights=weights, points=False, class_weight=class_weight)
@@ -191,6 +202,20 @@ def permutation_test(
     if shareable and isinstance(splitting, FixedSplits):
         procedure = SharedProcedure.of(procedure)
 
+    return _test(procedure, codes, exchange, score, n_permutations, random, n_jobs, verbose)
+
+
+def _test(
+    procedure: Callable[[np.ndarray], float],
+    codes: np.ndarray,
+    exchange: Exchangeability,
+    score: str,
+    n_permutations: int,
+    random: np.random.RandomState,
+    n_jobs: int | None,
+    verbose: int,
+) -> PermutationTest:
+    """The score of the data's own labels among those of permuted ones."""
     statistic, seconds = _timed(procedure, codes)  # first and here, so that an error is seen at once
     if np.isnan(statistic):
         raise ValueError(f"{score} is not defined on any of these splits: take another score, or larger test parts")
@@ -208,6 +233,40 @@ def permutation_test(
     )
 
 
+def _test_ensemble(
+    method: Any,
+    D: Distributions,
+    labels: np.ndarray,
+    cv: Any,
+    groups: list | None,
+    strata: list | None,
+    score: str | None,
+    n_permutations: int,
+    n_jobs: int | None,
+    random_state: Any,
+    verbose: int,
+) -> PermutationTest:
+    """The held-out log-probability of a smaller ensemble on the same geometry, by labels and by permuted ones."""
+    if cv is not None:
+        raise ValueError(f"cv is {cv!r}, but an ensemble holds distributions out by its members: leave it out")
+    if score not in (None, "log_probability"):
+        raise ValueError(f"score is {score!r}: of an ensemble, 'log_probability' is tested; leave it out")
+    ensemble = method if isinstance(method, GroundMetricEnsemble) else method.ensemble or GroundMetricEnsemble()
+    random = check_random_state(random_state)
+    ensemble = clone(ensemble).set_params(kinds=("univariate",), n_members=4, random_state=random.randint(2**31))
+    fitted = ensemble.fit(D, labels, groups=groups)
+    codes = np.unique(labels, return_inverse=True)[1]
+    exchange = exchangeable(codes, groups, strata)
+    _warn_of_few(exchange)
+    return _test(
+        partial(_held_out_score, fitted), codes, exchange, "log_probability", n_permutations, random, n_jobs, verbose
+    )
+
+
+def _held_out_score(ensemble: GroundMetricEnsemble, codes: np.ndarray) -> float:
+    return ensemble.relabelled(codes).score_
+
+
 def _warn_of_few(exchange: Exchangeability) -> None:
     if exchange.arrangements < 20:
         warnings.warn(
@@ -220,7 +279,12 @@ def _warn_of_few(exchange: Exchangeability) -> None:
 
 
 def _null_scores(
-    procedure: Procedure, drawn: np.ndarray, codes: np.ndarray, statistic: float, n_jobs: int | None, verbose: int
+    procedure: Callable[[np.ndarray], float],
+    drawn: np.ndarray,
+    codes: np.ndarray,
+    statistic: float,
+    n_jobs: int | None,
+    verbose: int,
 ) -> tuple[np.ndarray, list[float]]:
     """The score of every drawn arrangement, and how long each different one took."""
     distinct, index = np.unique(drawn, axis=0, return_inverse=True)
@@ -236,14 +300,14 @@ def _null_scores(
     return scores[index.ravel()], [seconds for _, seconds in answers]
 
 
-def _timed(procedure: Procedure, codes: np.ndarray) -> tuple[float, float]:
+def _timed(procedure: Callable[[np.ndarray], float], codes: np.ndarray) -> tuple[float, float]:
     start = time.perf_counter()
     with recorded_warnings():
         value = procedure(codes)
     return value, time.perf_counter() - start
 
 
-def _attempted(procedure: Procedure, codes: np.ndarray) -> tuple[float, float]:
+def _attempted(procedure: Callable[[np.ndarray], float], codes: np.ndarray) -> tuple[float, float]:
     """NaN where the method cannot cope with these labels."""
     try:
         return _timed(procedure, codes)
