@@ -338,10 +338,13 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         for member in self.members_:
             metric = of_unit_spread(member.metric, D)
             squares += self.weights_[member.kind] / self.n_members * np.square(metric.components).sum(axis=0)
+        metrics, shares = [euclidean], [self.weights_[EUCLIDEAN]]
         used = np.flatnonzero(squares)
-        learned = np.zeros((used.size, squares.size))
-        learned[np.arange(used.size), used] = np.sqrt(squares[used])
-        self.metric_ = average_metric([GroundMetric(learned), euclidean], [1.0, self.weights_[EUCLIDEAN]], D)
+        if used.size:  # else no kind says more than chance
+            learned = np.zeros((used.size, squares.size))
+            learned[np.arange(used.size), used] = np.sqrt(squares[used])
+            metrics, shares = [GroundMetric(learned), *metrics], [1.0, *shares]
+        self.metric_ = average_metric(metrics, shares, D)
         self.components_ = self.metric_.components
         self.distances_ = out_of_bag([m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_)
 
