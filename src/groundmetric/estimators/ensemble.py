@@ -27,8 +27,12 @@ from .learner import GroundMetricLearner
 KINDS = ("univariate", "anova", "learned")
 # The kind of member that does not look at labels: what the others are shrunk to.
 EUCLIDEAN = "euclidean"
-# Folds of held-out predictions at most.
-_N_FOLDS = 8
+# Log-likelihood that means alone have ahead: where nothing says much, the simplest view decides.
+_HANDICAP = 0.3
+# Folds of held-out predictions: the fewer distributions, the more of them each model needs.
+_N_FOLDS = 5
+_N_FOLDS_OF_FEW = 8
+_FEW = 20
 
 
 @dataclass(frozen=True)
@@ -307,7 +311,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     def _folds(self, codes: np.ndarray, groups: np.ndarray, seed: int) -> list[np.ndarray]:
         labels = codes if self.classes_.size else np.argsort(np.argsort(codes)) * 4 // codes.size
         units = [np.unique(groups[labels == c]).size for c in np.unique(labels)]
-        n_splits = max(2, min(_N_FOLDS, min(units)))
+        most = _N_FOLDS_OF_FEW if codes.size <= _FEW else _N_FOLDS
+        n_splits = max(2, min(most, *units))
         found = folds(labels, groups=groups.tolist(), n_splits=n_splits, random_state=seed)
         return [np.isin(np.arange(codes.size), test) for _, test in found]
 
@@ -322,8 +327,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         readings = {name: read_kernel(k, self._codes, fold, n_classes) for name, (k, _) in kernels.items()}
         chance = log_likelihood(_without_data(self._codes, fold, n_classes), self._codes)
         gains = {name: max(reading.score - chance, 0.0) for name, reading in readings.items()}
-        total = sum(gains.values())
-        share = {name: gain / total if total > 0 else 1.0 / len(gains) for name, gain in gains.items()}
+        gains["means"] += _HANDICAP
+        share = {name: gain / sum(gains.values()) for name, gain in gains.items()}
         self._views = [View(name, *kernels[name], readings[name], share[name]) for name in kernels]
         self.held_out_ = np.sum([view.weight * view.reading.held_out for view in self._views], axis=0)
         self.score_ = log_likelihood(self.held_out_, self._codes) / self._codes.size
@@ -348,7 +353,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         self.components_ = self.metric_.components
         self.distances_ = out_of_bag([m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_)
 
-    def relabelled(self, codes: Any, *, kinds: Sequence[str] = KINDS[:2], n_members: int = 4) -> GroundMetricEnsemble:
+    def relabelled(self, codes: Any, *, kinds: Sequence[str] = KINDS[:2], n_members: int = 2) -> GroundMetricEnsemble:
         """An ensemble of the same distributions with other labels, smaller and without its metric: for permutations.
 
         Parameters
@@ -357,7 +362,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             Classes as indices of `classes_`, or numbers.
         kinds : sequence of str, default=("univariate", "anova")
             Kinds of members; those that need no learning are quick.
-        n_members : int, default=4
+        n_members : int, default=2
             Members of each kind, at most those of this ensemble.
 
         Returns

@@ -253,7 +253,7 @@ def _test_ensemble(
         raise ValueError(f"score is {score!r}: of an ensemble, 'log_probability' is tested; leave it out")
     ensemble = method if isinstance(method, GroundMetricEnsemble) else method.ensemble or GroundMetricEnsemble()
     random = check_random_state(random_state)
-    ensemble = clone(ensemble).set_params(kinds=("univariate",), n_members=4, random_state=random.randint(2**31))
+    ensemble = clone(ensemble).set_params(kinds=("univariate",), n_members=2, random_state=random.randint(2**31))
     fitted = ensemble.fit(D, labels, groups=groups)
     codes = np.unique(labels, return_inverse=True)[1]
     exchange = exchangeable(codes, groups, strata)
