@@ -368,7 +368,8 @@ def _write(
     if test is not None:
         text.append(
             f"{found.methods[0]}, against chance: {test.score.replace('_', ' ')} {test.statistic:.2f}, "
-            f"p = {test.p:.3g} ({test.null.size} permutations of {test.exchanged}; {test.arrangements} arrangements in all)"
+            f"p = {test.p:.3g} ({test.null.size} permutations of {test.exchanged}; {test.arrangements} arrangements in "
+            "all)"
         )
     learned = f"samples by {found.methods[0]}, learned from the first training part (filled), and their distances"
     shown = {"scores.png": "scores of all methods with 95% intervals, and of guessing", "samples.png": learned}
