@@ -28,6 +28,7 @@ from .._anndata.annotations import (  # fmt: skip
 )
 from .._anndata.source import Source, listed, project, read
 from .._anndata.store import EnsembleResults, Stored
+from .._internal.executor import InterruptedWarning
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
@@ -139,13 +140,18 @@ def fit(
 def _fit_ensemble(
     learner: GroundMetricEnsemble, D: Distributions, labels: pd.Series, groups: list | None
 ) -> EnsembleResults:
-    names = np.asarray(labels.astype(str) if isinstance(labels.dtype, pd.CategoricalDtype) else labels)
-    if learner.target == "classes":
-        learner.fit(D, names, groups=groups)
-        return EnsembleResults.of(learner, D.names, names, None)
-    target: Any = read_labels(labels, "ordered", D.roll, D, by_row=False)[0].target
-    learner.fit(D, target.values, groups=groups)
-    return EnsembleResults.of(learner, D.names, names, target.values)
+    names, numbers = np.asarray(labels.astype(str) if isinstance(labels.dtype, pd.CategoricalDtype) else labels), None
+    if learner.target == "ordered":
+        target: Any = read_labels(labels, "ordered", D.roll, D, by_row=False)[0].target
+        numbers = target.values
+    with warnings.catch_warnings():
+        # A learner that is interrupted keeps what it has and warns; of an ensemble, that would be one member of many.
+        warnings.simplefilter("error", InterruptedWarning)
+        try:
+            learner.fit(D, names if numbers is None else numbers, groups=groups)
+        except InterruptedWarning:
+            raise KeyboardInterrupt("before all members of the ensemble had learned") from None
+    return EnsembleResults.of(learner, D.names, names, numbers)
 
 
 def _as_read(D: Distributions) -> Any:
