@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold
 
+import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, permutation_test
 from groundmetric.evaluation.permutation import exchangeable
@@ -282,3 +283,38 @@ def test_too_few_arrangements_for_a_small_p_value_are_said_so():
     donors, labels = np.repeat(np.arange(4), 2), np.tile([0, 1], 4)
     with pytest.warns(UserWarning, match=r"only 16 arrangements .* within groups: .* is about 0\.062"):
         permutation_test(means(), noise(8), labels, groups=donors, cv=leave_one_group_out(donors), n_permutations=4)
+
+
+def _ensemble_cohort(seed, shift):
+    random = np.random.RandomState(seed)
+    y = np.arange(12) % 2
+    centres = 0.5 * random.normal(size=(12, 6))
+    centres[:, 0] += shift * y
+    points = random.normal(size=(12, 15, 6)) + centres[:, None]
+    return gm.Distributions(points.reshape(-1, 6), np.repeat(np.arange(12), 15)), y
+
+
+def test_an_ensemble_is_tested_out_of_bag():
+    D, y = _ensemble_cohort(0, shift=3.0)
+    for method in (gm.GroundMetricEnsemble(2), gm.TransportClassifier()):
+        found = permutation_test(method, D, y, n_permutations=39, random_state=0)
+        assert found.p == pytest.approx(1 / 40)
+        assert found.score == "log_probability"
+
+
+def test_an_ensemble_finds_nothing_where_labels_say_nothing():
+    found = [
+        permutation_test(
+            gm.GroundMetricEnsemble(2), *_ensemble_cohort(seed, 0.0), n_permutations=9, random_state=seed
+        ).p
+        for seed in range(12)
+    ]
+    assert np.mean(np.array(found) <= 0.1) <= 0.4  # 0.1 is promised; 5 of 12 have a chance below 0.005
+    assert max(found) > 0.3
+
+
+@pytest.mark.parametrize(("arguments", "message"), [({"cv": 3}, "cv"), ({"score": "accuracy"}, "log_probability")])
+def test_an_ensemble_has_its_own_way_to_hold_out(arguments, message):
+    D, y = _ensemble_cohort(0, 0.0)
+    with pytest.raises(ValueError, match=message):
+        permutation_test(gm.GroundMetricEnsemble(), D, y, n_permutations=1, **arguments)

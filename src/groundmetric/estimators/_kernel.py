@@ -52,7 +52,9 @@ class KernelSpace:
         """The space of a kernel (known, known), and the coordinates of the known."""
         columns, overall = kernel.mean(axis=0), float(kernel.mean())
         centred = kernel - columns - columns[:, None] + overall
-        scale = float(np.mean(np.diag(centred))) or 1.0
+        scale = float(np.mean(np.diag(centred)))
+        if scale <= 1e-12 * float(np.abs(kernel).max()):  # all coincide: what is left is rounding
+            return cls(columns, overall, 1.0, np.zeros((len(kernel), 1))), np.zeros((len(kernel), 1))
         values, vectors = np.linalg.eigh(centred / scale)
         positive = values > 1e-9 * max(float(values[-1]), 1e-12)
         roots = np.sqrt(values[positive])

@@ -10,15 +10,16 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._internal.executor import progress_bar
-from .._internal.validation import check_labels, check_number
+from .._internal.validation import Roll, check_labels, check_number, refuse_mask
 from ..distances import pairwise_distances
-from ..distributions import Distributions, as_distributions
+from ..distributions import Distributions, named_rows
 from ..learning.features import FeatureDistances, feature_ratios, quantile_functions, strongest_features
 from ..metrics.base import GroundMetric
-from ..supervision.splits import check_class_sizes, folds, group_list, number_groups
+from ..supervision.labels import read_labels
+from ..supervision.splits import check_class_sizes, folds, group_list, leave_one_group_out, number_groups
 from ._base import GroundMetricMethod
 from ._kernel import Reading, log_likelihood, read_kernel, similarities, unit_of
 from .grid import average_metric, of_unit_spread, reference_metric
@@ -151,6 +152,61 @@ def _all_but_few(
     return inside
 
 
+def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
+    """Distributions of points with mass; the rows of an array, as scikit-learn checks them, are one point each.
+
+    With `reset` the estimator keeps the number and the names of the features; else those of an array are compared.
+    """
+    if not isinstance(X, Distributions):
+        refuse_mask(X, "X")
+        roll, least = Roll.of(X), 2 if reset else 1
+        rows = validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=least
+        )
+        named = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
+        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=named), roll)
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
+        if X.features is not None:
+            estimator.feature_names_in_ = np.array(X.features, dtype=object)
+    return X.with_mass()
+
+
+def ordered_values(y: Any, D: Distributions) -> np.ndarray:
+    """Labels as numbers; of ordered categories (pandas), their ranks."""
+    values = read_labels(y, "ordered", D.roll, D, by_row=False)[0].target.values  # type: ignore[attr-defined]
+    if np.isnan(values).any():
+        raise ValueError("y contains a missing label: drop the distribution or label it")
+    return values
+
+
+def _check_kinds(kinds: Sequence[str]) -> None:
+    found = [kinds] if isinstance(kinds, str) else list(kinds)
+    if isinstance(kinds, str) or not found or any(kind not in KINDS for kind in found):
+        raise ValueError(f"kinds is {kinds!r}: expected a list of some of {list(KINDS)}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"kinds is {kinds!r}: expected each kind once; `n_members` says how many there are of each")
+
+
+def _fewest_groups(labels: np.ndarray, groups: np.ndarray) -> int:
+    """Groups of the class that has the fewest."""
+    return min(np.unique(groups[labels == c]).size for c in np.unique(labels))
+
+
+def _steps(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Quarters of the values, for folds of which each has low and high ones; of few groups, thirds or halves."""
+    rank = np.argsort(np.argsort(values))
+    for count in (4, 3, 2):
+        found = rank * count // values.size
+        if np.unique(found).size == count and _fewest_groups(found, groups) >= 2:
+            return found
+    raise ValueError(
+        f"{values.size} distributions in {np.unique(groups).size} groups: low and high values are needed in two groups "
+        "each, one to learn from and one that is left out; add distributions, or leave out `groups` if they are none"
+    )
+
+
 class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     """A ground metric from many, each learned from a part of the distributions and judged on the rest.
 
@@ -194,12 +250,14 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     weights_ : dict of str to float
         Weight of each kind in `metric_`, and of "euclidean".
     distances_ : array of shape (n_distributions, n_distributions)
-        Distances between training distributions out of bag, in units of their mean.
+        Distances between training distributions out of bag, in units of their mean; Euclidean ones where every member
+        has learned from a distribution (in a class of two).
     held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,)
         Probabilities of the classes, or numbers, predicted for each training distribution while it was left out.
     score_ : float
-        Mean log-probability of the true class in `held_out_`, classes counting the same; of numbers, the
-        log-likelihood per distribution.
+        Mean log-probability of the true class in `held_out_`, classes counting the same; of numbers in units of their
+        standard deviation, the log-likelihood per distribution. The penalties and the weights of the kinds are those
+        that serve it best, so that labels without any meaning score a little above chance.
     importances_ : array of shape (n_all_members, n_features)
         Importance of each feature in each member.
     members_ : list of Member
@@ -221,6 +279,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     """
 
     takes_groups = True  # the evaluation hands outer groups (patients) over, so that parts do not divide them
+    held_out_: np.ndarray
 
     def __init__(
         self,
@@ -266,26 +325,35 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         geometry = Geometry(D, self.max_points, self.n_members, random)
         self._learn_members(geometry, codes, members, int(random.randint(2**31)))
         self._average()
-        self.n_features_in_ = D.shape[1]
+        if self.target == "ordered":
+            self.held_out_ = self._mean + self._spread * self.held_out_
         return self
+
+    def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        return tags
 
     def _check(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
         """The distributions, their classes or values as numbers, and their groups as numbers."""
         for name in ("n_members", "max_points", "max_epochs"):
             check_number(name, getattr(self, name), low=1, whole=True)
-        unknown = [kind for kind in self.kinds if kind not in KINDS]
-        if unknown or not len(self.kinds):
-            raise ValueError(f"kinds are {list(self.kinds)}: expected some of {list(KINDS)}")
+        _check_kinds(self.kinds)
         if self.target not in ("classes", "ordered"):
             raise ValueError(f"target is {self.target!r}: expected 'classes' or 'ordered'")
-        D = as_distributions(X).with_mass()
-        labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
+        D = checked_distributions(self, X, reset=True)
+        groups = group_list(groups, D.roll)
         codes: np.ndarray
         if self.target == "ordered":
             self.classes_ = np.empty(0)
-            codes = np.asarray(labels, dtype=np.float64)
-            codes = (codes - codes.mean()) / (codes.std() or 1.0)
+            codes = ordered_values(y, D)
+            self._mean, self._spread = float(codes.mean()), float(codes.std())
+            codes = (codes - self._mean) / self._spread
         else:
+            labels = check_labels(y, D.roll)
             check_class_sizes(labels, groups, 2, "one to learn from and one that is left out")
             self.classes_, codes = np.unique(labels, return_inverse=True)
         numbers = number_groups(groups, len(D))
@@ -309,11 +377,13 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         self._read(self._folds(codes, groups, seed))
 
     def _folds(self, codes: np.ndarray, groups: np.ndarray, seed: int) -> list[np.ndarray]:
-        labels = codes if self.classes_.size else np.argsort(np.argsort(codes)) * 4 // codes.size
-        units = [np.unique(groups[labels == c]).size for c in np.unique(labels)]
+        labels = codes if self.classes_.size else _steps(codes, groups)
         most = _N_FOLDS_OF_FEW if codes.size <= _FEW else _N_FOLDS
-        n_splits = max(2, min(most, *units))
-        found = folds(labels, groups=groups.tolist(), n_splits=n_splits, random_state=seed)
+        n_splits = min(most, _fewest_groups(labels, groups))
+        try:
+            found = folds(labels, groups=groups.tolist(), n_splits=n_splits, random_state=seed)
+        except ValueError:  # groups of several classes: a fold would have taken all of a class
+            found = leave_one_group_out(groups.tolist())
         return [np.isin(np.arange(codes.size), test) for _, test in found]
 
     def _read(self, fold: list[np.ndarray]) -> None:
@@ -323,7 +393,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         euclidean = geometry.euclidean_distances
         kernels = {"means": (means @ means.T, 0.0), EUCLIDEAN: _kernel(euclidean)}
         for kind in self.kinds:
-            kernels[kind] = _kernel(out_of_bag([m for m in self.members_ if m.kind == kind]))
+            kernels[kind] = _kernel(out_of_bag([m for m in self.members_ if m.kind == kind], euclidean))
         readings = {name: read_kernel(k, self._codes, fold, n_classes) for name, (k, _) in kernels.items()}
         chance = log_likelihood(_without_data(self._codes, fold, n_classes), self._codes)
         gains = {name: max(reading.score - chance, 0.0) for name, reading in readings.items()}
@@ -343,15 +413,16 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         for member in self.members_:
             metric = of_unit_spread(member.metric, D)
             squares += self.weights_[member.kind] / self.n_members * np.square(metric.components).sum(axis=0)
-        metrics, shares = [euclidean], [self.weights_[EUCLIDEAN]]
         used = np.flatnonzero(squares)
-        if used.size:  # else no kind says more than chance
-            learned = np.zeros((used.size, squares.size))
-            learned[np.arange(used.size), used] = np.sqrt(squares[used])
-            metrics, shares = [GroundMetric(learned), *metrics], [1.0, *shares]
-        self.metric_ = average_metric(metrics, shares, D)
+        metrics, each = [euclidean], [self.weights_[EUCLIDEAN]]
+        if used.size:
+            components = np.zeros((used.size, squares.size))
+            components[np.arange(used.size), used] = np.sqrt(squares[used])
+            metrics, each = [GroundMetric(components), *metrics], [1.0, *each]
+        self.metric_ = average_metric(metrics, each, D)
         self.components_ = self.metric_.components
-        self.distances_ = out_of_bag([m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_)
+        learned = [m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_
+        self.distances_ = out_of_bag(learned, self._geometry.euclidean_distances)
 
     def relabelled(self, codes: Any, *, kinds: Sequence[str] = KINDS[:2], n_members: int = 2) -> GroundMetricEnsemble:
         """An ensemble of the same distributions with other labels, smaller and without its metric: for permutations.
@@ -430,16 +501,23 @@ def _unit(distances: np.ndarray, inside: np.ndarray) -> float:
     return float(chosen.mean()) or 1.0
 
 
-def out_of_bag(members: list[Member]) -> np.ndarray:
-    """Distances averaged over the members that were not learned from both; over all, where every one was."""
+def out_of_bag(members: list[Member], unlabelled: np.ndarray) -> np.ndarray:
+    """Distances averaged over the members that were not learned from both.
+
+    Of a distribution that no member has left out (in a class of two), and of a pair that all have learned from, they
+    are the `unlabelled` ones in units of their mean: in learned ones its own label would show.
+    """
     total = np.zeros_like(members[0].distances)
     count = np.zeros(total.shape)
     for member in members:
         outside = ~(member.inside[:, None] & member.inside[None])
         total += np.where(outside, member.distances, 0.0)
         count += outside
-    everywhere = np.mean([member.distances for member in members], axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), everywhere) * ~np.eye(len(total), dtype=bool)
+    left_out = ~np.all([member.inside for member in members], axis=0)
+    known = (count > 0) & left_out[:, None] & left_out[None]
+    apart = ~np.eye(len(total), dtype=bool)
+    unit = float(unlabelled[apart].mean()) or 1.0
+    return np.where(known, total / np.maximum(count, 1), unlabelled / unit) * apart
 
 
 def _kernel(distances: np.ndarray) -> tuple[np.ndarray, float]:

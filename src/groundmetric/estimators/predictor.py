@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._internal.validation import aligned, label_array
 from ..distances import pairwise_distances
-from ..distributions import Distributions, as_distributions
+from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
 from ._kernel import KernelModel, similarities
-from .ensemble import EUCLIDEAN, GroundMetricEnsemble
+from .ensemble import EUCLIDEAN, GroundMetricEnsemble, checked_distributions, ordered_values
 
 # A new distribution is far from all when its nearest one is so many times as far as any training distribution's.
 _FAR = 1.5
@@ -53,18 +53,28 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         estimator
             The estimator itself.
         """
+        if not isinstance(self.ensemble, GroundMetricEnsemble | None):
+            raise TypeError(
+                f"ensemble is {self.ensemble!r}: expected a GroundMetricEnsemble, or None for a default one"
+            )
         ensemble = GroundMetricEnsemble() if self.ensemble is None else clone(self.ensemble)
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
-        self.ensemble_ = ensemble.set_params(target=self._target).fit(X, y, groups=groups)
+        D = checked_distributions(self, X, reset=True)
+        self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups)
         self._models = [
             KernelModel(view.kernel, ensemble._codes, view.reading.strength, ensemble.classes_.size)
             for view in ensemble._views
         ]
         nearest = ensemble._geometry.euclidean_distances + np.diag(np.full(ensemble._codes.size, np.inf))
         self._nearest = nearest.min(axis=1)
-        self.metric_, self.n_features_in_ = ensemble.metric_, ensemble.n_features_in_
+        self.metric_ = ensemble.metric_
         return self
+
+    def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def typicality(self, X: Any) -> np.ndarray:
         """How usual it is to be as far from the nearest training distribution as a new one is.
@@ -105,7 +115,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         return found
 
     def _checked(self, X: Any) -> Distributions:
-        D = as_distributions(X).with_mass()
+        D = checked_distributions(self, X, reset=False)
         self.metric_.check_fit(D)
         return D
 
@@ -135,6 +145,11 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
                 UnfamiliarWarning,
                 stacklevel=4,
             )
+
+
+def _one_column(y: Any) -> Any:
+    """Labels in a table of a single column, as scikit-learn takes them: with a warning."""
+    return column_or_1d(y, warn=True) if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 else y
 
 
 class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
@@ -204,6 +219,7 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
         array of shape (n_distributions,)
             Predicted classes.
         """
+        check_is_fitted(self, "ensemble_")
         return self.classes_[np.argmax(self._predict(X), axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -223,7 +239,8 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
         float
             Share of the distributions whose class is predicted correctly.
         """
-        D = as_distributions(X)
+        check_is_fitted(self, "ensemble_")
+        D = self._checked(X)
         return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
 
 
@@ -262,13 +279,6 @@ class TransportRegressor(RegressorMixin, _EnsemblePredictor):
 
     _target = "ordered"
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> TransportRegressor:
-        D = as_distributions(X)
-        values = np.asarray(label_array(y, D.roll), dtype=np.float64)
-        self._mean, self._spread = float(values.mean()), float(values.std()) or 1.0
-        super().fit(D, values, groups)
-        return self
-
     def predict(self, X: Any) -> np.ndarray:
         """Number of each distribution.
 
@@ -282,7 +292,8 @@ class TransportRegressor(RegressorMixin, _EnsemblePredictor):
         array of shape (n_distributions,)
             Predicted numbers.
         """
-        return self._mean + self._spread * self._predict(X)
+        standardised = self._predict(X)
+        return self.ensemble_._mean + self.ensemble_._spread * standardised
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination, R², of the predicted numbers.
@@ -301,5 +312,6 @@ class TransportRegressor(RegressorMixin, _EnsemblePredictor):
         float
             R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
         """
-        D = as_distributions(X)
-        return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
+        check_is_fitted(self, "ensemble_")
+        D = self._checked(X)
+        return super().score(D, ordered_values(y, D), aligned(sample_weight, D.roll, "sample_weight"))

@@ -1,4 +1,4 @@
-"""Interpretation of a metric: important features, axes, flows, relevance of kinds of points, stability, enrichment.
+"""Interpretation: important and significant features, axes, flows, relevance of kinds of points, stability, enrichment.
 
 >>> import groundmetric as gm
 >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
@@ -11,6 +11,7 @@ from .axes import Axes, Layout, canonical_axes
 from .enrichment import Enrichment, over_representation, read_gmt
 from .flows import AnnotationRelevance, Flow, annotation_relevance, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
+from .significance import FeatureSignificance, feature_significance
 from .stability import Discoveries, Stability, stability
 
 __all__ = [
@@ -20,12 +21,14 @@ __all__ = [
     "Enrichment",
     "FeaturePairs",
     "FeatureReading",
+    "FeatureSignificance",
     "Flow",
     "Layout",
     "Stability",
     "annotation_relevance",
     "canonical_axes",
     "feature_pairs",
+    "feature_significance",
     "flow",
     "over_representation",
     "read_features",

@@ -316,7 +316,7 @@ class Discoveries:
     smallest: float
 
 
-def discoveries(observed: Any, null: Any) -> Discoveries:
+def discoveries(observed: Any, null: Any, *, relative: bool = True) -> Discoveries:
     """p- and q-values of features from few permutations.
 
     A feature stands out by how many times more important it is than on average over all arrangements: some features
@@ -335,6 +335,9 @@ def discoveries(observed: Any, null: Any) -> Discoveries:
         Importances with the data's labels.
     null : array of shape (n_permutations, n_features)
         Importances with labels exchanged, found in exactly the same way.
+    relative : bool, default=True
+        Whether a feature stands out by its value over its mean in all arrangements; False: by the value itself, which
+        must then be in the same units for all features (a t statistic).
 
     Returns
     -------
@@ -344,7 +347,7 @@ def discoveries(observed: Any, null: Any) -> Discoveries:
     observed, null = np.asarray(observed, dtype=np.float64), np.atleast_2d(np.asarray(null, dtype=np.float64))
     table = np.vstack([observed, null])  # (arrangements, n_features)
     mean = table.mean(axis=0)
-    excess = np.divide(table, mean, out=np.ones_like(table), where=mean > 0)
+    excess = np.divide(table, mean, out=np.ones_like(table), where=mean > 0) if relative else table
     pool = np.sort(excess, axis=None)
     tails = [_tail_ratios(row, pool, len(table)) for row in excess]
     smallest = np.array([ratios.min() for ratios in tails])

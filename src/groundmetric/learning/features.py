@@ -110,23 +110,31 @@ class FeatureDistances:
         for i in range(n):
             self.values[i] = np.abs(quantiles[self.partners[i]] - quantiles[i]).mean(axis=1)
 
-    def statistics(self, codes: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    def statistics(self, codes: np.ndarray, inside: np.ndarray | None = None) -> np.ndarray:
         """t of each feature: how much farther distributions are from unlike than from like ones, over its error.
 
         Only distributions `inside` take part. With classes, every other class counts the same; with numbers, a pair
-        counts by how much farther apart its values are than others of the same distribution.
+        counts by how much farther apart its values are than others of the same distribution. `codes` may have rows, one
+        for each arrangement of the labels; then so has the result.
         """
-        gains = []
+        rows = np.atleast_2d(codes)
+        inside = np.ones(rows.shape[1], dtype=bool) if inside is None else inside
+        shape = (len(rows), self.values.shape[2])
+        total, squares, count = np.zeros(shape), np.zeros(shape), np.zeros((len(rows), 1))
         for i in np.flatnonzero(inside):
             mine = self.partners[i]
-            contrast = _contrast(codes[i], codes[mine], inside[mine])
-            if contrast is not None:
-                gains.append(contrast.astype(np.float32) @ self.values[i])
-        if len(gains) < 2:
-            return np.zeros(self.values.shape[2])
-        found = np.array(gains, dtype=np.float64)
-        error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
-        return found.mean(axis=0) / (error + 1e-9)
+            contrasts = [_contrast(row[i], row[mine], inside[mine]) for row in rows]
+            known = np.array([contrast is not None for contrast in contrasts])
+            if known.any():
+                stacked = np.array([contrast for contrast in contrasts if contrast is not None], dtype=np.float32)
+                gains = (stacked @ self.values[i]).astype(np.float64)
+                total[known] += gains
+                squares[known] += gains**2
+                count[known] += 1
+        n = np.maximum(count, 2)
+        variance = np.maximum(squares - total**2 / n, 0.0) / (n - 1)
+        found = np.where(count < 2, 0.0, total / n / (np.sqrt(variance / n) + 1e-9))
+        return found if codes.ndim == 2 else found[0]
 
 
 def _contrast(own: float, codes: np.ndarray, inside: np.ndarray) -> np.ndarray | None:
