@@ -214,8 +214,11 @@ def test_an_ensemble_has_no_history(cells):
     adata.uns["groundmetric"] = {"ensemble": {}}
     with pytest.raises(ValueError, match=r"uns\['groundmetric'\] is of an ensemble, which has no history of epochs"):
         pl.history(adata)
+    adata.uns["groundmetric"] = {"metric": {}}  # as `tl.transfer` leaves it
+    with pytest.raises(ValueError, match=r"has no history of epochs: give the AnnData that tl\.learn was run on"):
+        pl.history(adata)
     ensemble = gm.GroundMetricEnsemble()
-    ensemble.members_ = []
+    ensemble.importances_ = np.zeros((1, 2))
     with pytest.raises(ValueError, match="GroundMetricEnsemble is of an ensemble"):
         pl.history(ensemble)
 

@@ -75,14 +75,16 @@ def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -
 
 def _epochs(record: Any, key: str) -> Any:
     """The history of a single learner."""
-    what = f"uns[{key!r}]" if is_anndata(record) else type(record).__name__
     found = entry(record, "uns", key) if is_anndata(record) else record
-    history = found.get("history") if is_anndata(record) else getattr(found, "history_", found)
-    if history is None or hasattr(history, "members_"):
+    what = f"uns[{key!r}]" if is_anndata(record) else type(record).__name__
+    if "ensemble" in found if is_anndata(record) else hasattr(found, "importances_"):
         raise ValueError(
-            f"{what} is of an ensemble, which has no history of epochs: draw its scores or importances (pl.scores, "
-            "pl.importance), or learn with learner='single'"
+            f"{what} is of an ensemble, which has no history of epochs: draw its importances (pl.importance), or learn "
+            "with learner='single'"
         )
+    history = found.get("history") if is_anndata(record) else getattr(found, "history_", found)
+    if history is None:
+        raise ValueError(f"{what} has no history of epochs: give the AnnData that tl.learn was run on")
     return history
 
 
