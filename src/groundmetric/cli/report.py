@@ -27,8 +27,8 @@ def add(commands: Any) -> None:
     command.add_argument("--cell-type", metavar="COLUMN", help="column of obs (cell_type, if there)")
     command.add_argument("--gene-sets", metavar="FILE.gmt", help="names the processes that axes have to do with")
     command.add_argument("--refits", metavar="N", type=whole, default=20,
-                         help="of a single learner, from samples drawn anew, for the stability of genes (%(default)s); of "
-                         "an ensemble, its members tell")  # fmt: skip
+                         help="of a single learner from samples drawn anew, for the stability of genes (%(default)s); "
+                         "of an ensemble, its members tell")  # fmt: skip
     command.add_argument("--permutations", metavar="N", type=whole, default=0, help=PERMUTATIONS)
     command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,
                          help="score held-out samples, against quick baselines")  # fmt: skip
