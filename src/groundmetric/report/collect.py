@@ -130,7 +130,7 @@ def collect(
                   lambda: evaluate(run, permutations=permutations, **working))  # fmt: skip
     if run.results is not None:
         testable = permutations if has_values(run) and run.results.numbers is None else 0
-        stable = by_members(run, permutations=testable, **working)
+        stable = by_members(run, group_key=group_key, permutations=testable, log=log)
     else:
         stable = _optional(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
                       lambda: refit(run, refits=refits, permutations=permutations, **working))  # fmt: skip

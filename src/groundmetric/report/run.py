@@ -31,12 +31,10 @@ from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, compare, folds, permutation_test
 from ..evaluation._run import Result
-from ..evaluation.permutation import exchangeable
 from ..evaluation.scores import encode, score_codes
-from ..interpret import stability
+from ..interpret import feature_significance, stability
 from ..interpret.axes import canonical_axes
 from ..interpret.flows import annotation_relevance
-from ..interpret.stability import discoveries
 from ..learning.options import read_parameters
 from ..metrics.base import GroundMetric
 from ..supervision.splits import Split
@@ -48,6 +46,7 @@ SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "learned metric"
 QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
 FOLDS, NEIGHBORS = 5, 5
+EXCHANGES = 1999  # of labels, for the q-values of features of an ensemble
 PARTNERS = 5  # samples of every class that a sample is compared with
 CACHE = "report.cache"  # file in the folder of a run
 FORMAT = 4  # of what is cached: with another number, and it is computed anew
@@ -513,9 +512,7 @@ def _stability_columns(found: Any) -> dict[str, Any]:
     }
 
 
-def by_members(
-    run: Run, *, group_key: str | None, permutations: int, n_jobs: int | None, verbose: int, log: Log
-) -> dict[str, Any]:
+def by_members(run: Run, *, group_key: str | None, permutations: int, log: Log) -> dict[str, Any]:
     """As `refit`, of an ensemble: its members are the refits, each learned from half of the samples."""
     results = run.results
     assert results is not None
@@ -525,8 +522,7 @@ def by_members(
     fields = [["Members, low", ".2%", False, between], ["Members, high", ".2%", False, between],
               [f"In top {n_top}", ".0%", False, "share of the members, each of half of the samples"]]  # fmt: skip
     if permutations:
-        q = cached(run, "q", [group_key, permutations],
-                   lambda: _q_values(run, group_key, permutations, n_jobs, log))  # fmt: skip
+        q = cached(run, "q", [group_key, EXCHANGES], lambda: _q_values(run, group_key, log))
         columns.append(np.array(q))
         fields.append(["q", ".2g", False, "estimated share of false ones among genes as good, by permuted labels"])
     table = np.column_stack(columns)
@@ -538,20 +534,11 @@ def by_members(
     }  # fmt: skip
 
 
-def _q_values(run: Run, group_key: str | None, permutations: int, n_jobs: int | None, log: Log) -> list[float]:
-    """Of all features, by the importances of small ensembles with permuted labels on the same geometry."""
-    log(f"asking how important features are with labels permuted {permutations} times")
+def _q_values(run: Run, group_key: str | None, log: Log) -> list[float]:
+    """Of all features, each transported alone: that is a sort, so that many permutations take little time."""
+    log(f"asking which features differ, with labels permuted {EXCHANGES} times")
     cohort = cohort_of(run, group_key)
-    learner = learner_of(run)
-    assert isinstance(learner, GroundMetricEnsemble)
-    small = learner.set_params(kinds=("univariate",), n_members=min(2, learner.n_members))
-    fitted = small.fit(_of_the_metric(run, cohort), cohort.y, groups=cohort.groups)
-    codes = np.unique(cohort.y, return_inverse=True)[1]
-    exchange, random = exchangeable(codes, cohort.groups), np.random.RandomState(0)
-    drawn = [codes, *(exchange.draw(random) for _ in range(permutations))]
-    found = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(_importance)(fitted, labels) for labels in drawn)
-    return [float(value) for value in discoveries(found[0], found[1:]).q]
-
-
-def _importance(ensemble: GroundMetricEnsemble, codes: np.ndarray) -> np.ndarray:
-    return ensemble.relabelled(codes).importances_.mean(axis=0)
+    found = feature_significance(
+        _of_the_metric(run, cohort), cohort.y, groups=cohort.groups, n_permutations=EXCHANGES, random_state=0
+    )
+    return [float(value) for value in found.discoveries.q]
