@@ -3,6 +3,7 @@
 import numpy as np
 
 from groundmetric import Distributions
+from groundmetric.estimators import _kernel, ensemble
 
 FEATURES = [f"f{k}" for k in range(10)]
 PLANTED = 3
@@ -16,3 +17,9 @@ def cohort(n=14, seed=0, *, shift=2.0, points=6, n_features=10, values=None):
     found[:, :, PLANTED] += shift * values[:, None]
     names = np.repeat([f"s{k:02d}" for k in range(n)], points)
     return Distributions(found.reshape(-1, n_features), names, features=FEATURES[:n_features]), values
+
+
+def few_regressions(patch, strengths=(0.1, 12.0), folds=3):
+    """Most of the time of a small ensemble goes into logistic regressions: one for every kernel, strength and fold."""
+    patch.setattr(_kernel, "STRENGTHS", strengths)
+    patch.setattr(ensemble, "_N_FOLDS", folds)

@@ -14,11 +14,15 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from ._base import class_shares, mean_values
+
 # Inverse penalties that are tried, for kernels of mean variance 1. The first leaves nearly nothing of the distances.
 STRENGTHS = (0.1, 0.5, 2.5, 12.0, 60.0, 300.0, 1500.0)
 # Classes times coordinates up to which Newton's method is quicker, and its steps at most.
 _MOST_NEWTON = 200
 _MOST_STEPS = 100
+# Nearest distributions that vote.
+_N_VOTES = 5
 # No probability of a held-out class counts as less than this, so that one surprise does not decide.
 _FLOOR = 1e-3
 
@@ -174,10 +178,35 @@ def read_kernel(kernel: np.ndarray, codes: np.ndarray, folds: list[np.ndarray], 
 
     place = len(STRENGTHS) // 2
     best = at(place)
-    for step in (-1, 1):  # weaker first: of equally good ones, the weakest
-        while 0 <= place + step < len(STRENGTHS) and (found := at(place + step)).score > best.score:
-            best, place = found, place + step
+    while place > 0 and (found := at(place - 1)).score >= best.score:  # of equally good ones, the weakest
+        best, place = found, place - 1
+    while place + 1 < len(STRENGTHS) and (found := at(place + 1)).score > best.score:
+        best, place = found, place + 1
     return best
+
+
+def votes(distances: np.ndarray, codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Shares of the classes among the five nearest, each with a vote for every class beside; or their mean number.
+
+    Votes count by one over the distance and the less, the more of the known share their class. A kernel model is moved
+    by all that lies between two halves of a cohort, a batch for one; votes see the neighbourhood alone.
+    """
+    count = min(_N_VOTES, distances.shape[1])
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    found = np.take_along_axis(distances, nearest, axis=1)
+    if not n_classes:
+        return mean_values(found, codes[nearest], "distance")
+    shares = class_shares(found, codes[nearest], n_classes, "distance", among=codes)
+    return (count * shares + 1.0) / (count + n_classes)
+
+
+def read_votes(distances: np.ndarray, codes: np.ndarray, groups: np.ndarray, n_classes: int) -> Reading:
+    """Predict each distribution by the votes of those of other groups."""
+    held_out = np.full((codes.size, n_classes) if n_classes else codes.size, np.nan)
+    for group in np.unique(groups):
+        left, known = np.flatnonzero(groups == group), np.flatnonzero(groups != group)
+        held_out[left] = votes(distances[np.ix_(left, known)], codes[known], n_classes)
+    return Reading(0.0, held_out, log_likelihood(held_out, codes))
 
 
 def log_likelihood(predicted: np.ndarray, codes: np.ndarray) -> float:

@@ -21,13 +21,15 @@ from ..metrics.base import GroundMetric
 from ..supervision.labels import read_labels
 from ..supervision.splits import check_class_sizes, folds, group_list, leave_one_group_out, number_groups
 from ._base import GroundMetricMethod
-from ._kernel import Reading, log_likelihood, read_kernel, similarities, unit_of
+from ._kernel import Reading, log_likelihood, read_kernel, read_votes, similarities, unit_of
 from .grid import average_metric, of_unit_spread, reference_metric
 from .learner import GroundMetricLearner
 
 KINDS = ("univariate", "anova", "learned")
 # The kind of member that does not look at labels: what the others are shrunk to.
 EUCLIDEAN = "euclidean"
+# The view by votes of the nearest, under the members of the last kind.
+VOTES = "votes"
 # Log-likelihood that means alone have ahead: where nothing says much, the simplest view decides.
 _HANDICAP = 0.3
 # Folds of held-out predictions: the fewer distributions, the more of them each model needs.
@@ -65,9 +67,9 @@ class View:
     Attributes
     ----------
     name : str
-        Kind of member, "euclidean" or "means".
+        Kind of member, "euclidean", "means" or "votes".
     kernel : array of shape (n_distributions, n_distributions)
-        Similarities between training distributions, out of bag where labels were learned from.
+        Similarities between training distributions, out of bag where labels were learned from; of votes, distances.
     unit : float
         Distance at which the similarity is 1/e; of means, the number of features.
     reading : Reading
@@ -220,9 +222,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 
     Distances between training distributions are averaged over the members that were not learned from both of them (out
     of bag). From these, and from Euclidean distances and from means alone, a kernel model predicts distributions that
-    are left out. The kinds are weighted by how much better than chance it does so; where Euclidean distances serve as
-    well, the result is shrunk to them. One set of fits so gives the metric, distances that hold for others, a held-out
-    score, how stable each feature is, and, refitted with labels permuted, a p-value.
+    are left out; so do the votes of the nearest under the last kind. The kinds are weighted by how much better than
+    chance that is; where Euclidean distances serve as well, the result is shrunk to them. One set of fits so gives the
+    metric, distances that hold for others, a held-out score, how stable each feature is, and, refitted with labels
+    permuted, a p-value.
 
     Parameters
     ----------
@@ -395,6 +398,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         for kind in self.kinds:
             kernels[kind] = _kernel(out_of_bag([m for m in self.members_ if m.kind == kind], euclidean))
         readings = {name: read_kernel(k, self._codes, fold, n_classes) for name, (k, _) in kernels.items()}
+        voting = out_of_bag([m for m in self.members_ if m.kind == self.kinds[-1]], euclidean)
+        kernels[VOTES] = (voting, 0.0)
+        readings[VOTES] = read_votes(voting, self._codes, self._groups, n_classes)
         chance = log_likelihood(_without_data(self._codes, fold, n_classes), self._codes)
         gains = {name: max(reading.score - chance, 0.0) for name, reading in readings.items()}
         gains["means"] += _HANDICAP
@@ -405,7 +411,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 
     def _average(self) -> None:
         """One metric: the members by the weights of their kinds, and the Euclidean one."""
-        weights = {view.name: view.weight for view in self._views if view.name != "means"}
+        weights = {view.name: view.weight for view in self._views if view.name not in ("means", VOTES)}
+        weights[self.kinds[-1]] += next(view.weight for view in self._views if view.name == VOTES)
         total = sum(weights.values())
         self.weights_ = {name: w / total if total > 0 else float(name == EUCLIDEAN) for name, w in weights.items()}
         D, euclidean = self._geometry.D, self._geometry.euclidean
@@ -458,6 +465,8 @@ def learn_member(
     components = np.zeros((used.size, weights.size))
     components[np.arange(used.size), used] = weights[used] / geometry.scale[used]
     if kind == "learned":
+        # Entries of standardised features are as large as those that learning starts from otherwise.
+        components *= np.sqrt(used.size) / 16.0 / np.linalg.norm(weights)
         components = _refine(components, used, points, codes, inside, max_epochs, seed + draw)
     metric = GroundMetric(components, geometry.D.features, variances=geometry.variances)
     distances = pairwise_distances(points, metric=metric)
@@ -481,7 +490,6 @@ def _refine(
     part = D[np.flatnonzero(inside)]
     few = part.with_points(part.points[:, used])
     first = start[np.arange(used.size), used]
-    first = first * (np.sqrt(first.size) / 16.0 / max(float(np.linalg.norm(first)), 1e-300))
     learner = GroundMetricLearner(
         form="diagonal", init=first, strength=0.01, max_epochs=epochs, random_state=seed % 2**31,
         target="classes" if codes.dtype.kind in "iu" else "ordered",

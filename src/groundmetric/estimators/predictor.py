@@ -14,8 +14,8 @@ from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
-from ._kernel import KernelModel, similarities
-from .ensemble import EUCLIDEAN, GroundMetricEnsemble, checked_distributions, ordered_values
+from ._kernel import KernelModel, similarities, votes
+from .ensemble import EUCLIDEAN, VOTES, GroundMetricEnsemble, checked_distributions, ordered_values
 
 # A new distribution is far from all when its nearest one is so many times as far as any training distribution's.
 _FAR = 1.5
@@ -63,7 +63,9 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         D = checked_distributions(self, X, reset=True)
         self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups)
         self._models = [
-            KernelModel(view.kernel, ensemble._codes, view.reading.strength, ensemble.classes_.size)
+            None
+            if view.name == VOTES
+            else KernelModel(view.kernel, ensemble._codes, view.reading.strength, ensemble.classes_.size)
             for view in ensemble._views
         ]
         nearest = ensemble._geometry.euclidean_distances + np.diag(np.full(ensemble._codes.size, np.inf))
@@ -99,20 +101,27 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
     def _predict(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "ensemble_")
         D = self._checked(X)
-        found: Any = 0.0
-        for view, model in zip(self.ensemble_._views, self._models, strict=True):
-            if view.weight == 0.0 and view.name != EUCLIDEAN:
-                continue
-            if view.name == "means":
-                geometry = self.ensemble_._geometry
-                kernel = geometry.standardised_means(D) @ geometry.standardised_means(geometry.D).T
+        ensemble, found = self.ensemble_, []
+        distances = {name: self._distances(D, name) for name in self._needed()}
+        self._warn_of_far(distances[EUCLIDEAN].min(axis=1), D)
+        for view, model in zip(ensemble._views, self._models, strict=True):
+            if model is None:
+                predicted = votes(distances[ensemble.kinds[-1]], ensemble._codes, ensemble.classes_.size)
+            elif view.name == "means":
+                geometry = ensemble._geometry
+                predicted = model.predict(geometry.standardised_means(D) @ geometry.standardised_means(geometry.D).T)
+            elif view.name in distances:
+                predicted = model.predict(similarities(distances[view.name], view.unit))
             else:
-                distances = self._distances(D, view.name)
-                if view.name == EUCLIDEAN:
-                    self._warn_of_far(distances.min(axis=1), D)
-                kernel = similarities(distances, view.unit)
-            found = found + view.weight * model.predict(kernel)
-        return found
+                continue
+            found.append(view.weight * predicted)
+        return np.sum(found, axis=0)
+
+    def _needed(self) -> list[str]:
+        """Kinds whose distances have a part in predictions, and Euclidean ones, which tell who is far."""
+        ensemble = self.ensemble_
+        used = {ensemble.kinds[-1] if view.name == VOTES else view.name for view in ensemble._views if view.weight > 0}
+        return [EUCLIDEAN, *(kind for kind in ensemble.kinds if kind in used)]
 
     def _checked(self, X: Any) -> Distributions:
         D = checked_distributions(self, X, reset=False)
@@ -156,8 +165,9 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
     """Probabilities of classes from an ensemble of learned ground metrics.
 
     A kernel logistic regression reads the out-of-bag distances of each kind of member; two more read Euclidean
-    distances and the means alone. Their probabilities are averaged by how much better than chance each predicts
-    training distributions that are left out. Classes count the same, whatever their size.
+    distances and the means alone, and the nearest under the learned members vote. Their probabilities are averaged by
+    how much better than chance each predicts training distributions that are left out. Classes count the same, whatever
+    their size.
 
     Parameters
     ----------

@@ -1,0 +1,272 @@
+"""TransportClassifier and TransportRegressor: new distributions, how usual they are, and scikit-learn's contract."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from groundmetric import (
+    Distributions,
+    GroundMetricEnsemble,
+    GroundMetricLearner,
+    TransportClassifier,
+    TransportRegressor,
+)
+from groundmetric.estimators import UnfamiliarWarning
+
+from .cohorts import FEATURES, PLANTED, cohort, few_regressions
+
+D, y = cohort(20, seed=1)
+NEW, NEW_Y = cohort(30, seed=2)
+SMALL = GroundMetricEnsemble(2, kinds=["univariate", "anova"], max_epochs=2)
+ONE = GroundMetricEnsemble(1, kinds=["univariate"])
+# On hundreds of rows; what these ask for is tested here on small cohorts: accuracy, shapes, sparse rows, lists.
+SLOW = {
+    "check_classifiers_train", "check_regressors_train", "check_regressor_data_not_an_array",
+    "check_estimator_sparse_array",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    few_regressions(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    with pytest.MonkeyPatch.context() as patch:
+        few_regressions(patch)
+        return TransportClassifier(SMALL, random_state=0).fit(D, np.array(["well", "ill"])[y])
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    with pytest.MonkeyPatch.context() as patch:
+        few_regressions(patch)
+        return TransportRegressor(SMALL, random_state=0).fit(*ages(20, 1))
+
+
+def ages(n, seed):
+    return cohort(n, seed, values=np.random.default_rng(seed).uniform(20.0, 80.0, n), shift=0.08)
+
+
+def shifted(by):
+    return NEW.with_points(NEW.points + by, FEATURES)
+
+
+def test_probabilities_are_shares_of_the_classes(classifier):
+    found = classifier.predict_proba(NEW)
+    assert classifier.classes_.tolist() == ["ill", "well"]
+    assert found.shape == (30, 2)
+    assert found.min() >= 0.0
+    assert_allclose(found.sum(axis=1), 1.0)
+    assert_array_equal(classifier.predict(NEW), classifier.classes_[found.argmax(axis=1)])
+
+
+def test_fresh_draws_are_classified_as_well_as_held_out_ones(classifier):
+    truth = np.array(["well", "ill"])[NEW_Y]
+    score = classifier.score(NEW, truth)
+    held_out = classifier.classes_[classifier.ensemble_.held_out_.argmax(axis=1)]
+    assert score > 0.8
+    assert abs(score - (held_out == np.array(["well", "ill"])[y]).mean()) < 0.2
+    assert classifier.metric_.importance().argmax() == PLANTED
+
+
+def test_labels_and_weights_of_a_score_go_by_name(classifier):
+    truth = pd.Series(np.array(["well", "ill"])[NEW_Y], index=NEW.names)
+    assert classifier.score(NEW, truth[::-1]) == classifier.score(NEW, truth.to_numpy())
+    right = classifier.predict(NEW) == truth.to_numpy()
+    weights = pd.Series(np.where(right, 1.0, 3.0), index=NEW.names)
+    assert_allclose(classifier.score(NEW, truth, weights[::-1]), right.sum() / weights.sum())
+
+
+def test_three_classes_have_three_probabilities():
+    levels = np.arange(18) % 3
+    some, _ = cohort(18, values=levels, shift=3.0)
+    found = TransportClassifier(SMALL, random_state=0).fit(some[:12], levels[:12]).predict_proba(some[12:])
+    assert_allclose(found.sum(axis=1), 1.0)
+    assert (found.argmax(axis=1) == levels[12:]).mean() > 0.6
+
+
+def test_a_prediction_does_not_depend_on_what_else_is_predicted(classifier):
+    assert_allclose(classifier.predict_proba(NEW[[7, 3]]), classifier.predict_proba(NEW)[[7, 3]], atol=1e-9)
+
+
+def test_labels_without_meaning_get_probabilities_around_one_half():
+    noise, labels = cohort(20, seed=3, shift=0.0)
+    fresh, _ = cohort(40, seed=4, shift=0.0)
+    fitted = TransportClassifier(SMALL, random_state=0).fit(noise, labels)
+    assert abs(fitted.predict_proba(fresh)[:, 1].mean() - 0.5) < 0.15
+
+
+def test_distributions_of_many_points_are_drawn_from():
+    drawn = TransportClassifier(clone(SMALL).set_params(max_points=4), random_state=0).fit(D, y)
+    assert drawn.score(NEW, NEW_Y) > 0.75
+    assert_array_equal(drawn.predict_proba(NEW), drawn.predict_proba(NEW))
+
+
+# Unfamiliar distributions
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+def test_a_shifted_distribution_is_called_unfamiliar_where_the_user_called(classifier, method):
+    one_far = NEW.with_points(NEW.points + 9.0 * np.repeat(np.arange(30) == 4, NEW.sizes)[:, None], FEATURES)
+    with pytest.warns(UnfamiliarWarning, match=r"1 of 30 distributions \(e\.g\. 's04'\)") as caught:
+        getattr(classifier, method)(one_far)
+    assert caught[0].filename == __file__
+
+
+def test_usual_distributions_are_predicted_without_a_warning(classifier, regressor):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier.predict(NEW)
+        regressor.predict(ages(10, 5)[0])
+
+
+def test_typicality_is_a_share_and_that_of_exchangeable_ones_is_roughly_uniform(classifier):
+    found = np.concatenate([classifier.typicality(cohort(30, seed)[0]) for seed in range(5, 10)])
+    assert found.min() >= 1 / 21
+    assert found.max() <= 1.0
+    assert abs(found.mean() - 0.5) < 0.15
+    assert 0.02 < np.mean(found <= 0.25) < 0.5
+
+
+def test_typicality_of_a_far_one_is_the_least_there_is_and_of_a_known_one_the_most(classifier):
+    assert_allclose(classifier.typicality(shifted(50.0)), 1 / 21)
+    assert_allclose(classifier.typicality(D), 1.0)
+
+
+# Numbers
+
+
+def test_numbers_are_recovered_on_fresh_draws(regressor):
+    fresh, truth = ages(30, 3)
+    found = regressor.predict(fresh)
+    assert found.shape == (30,)
+    assert np.corrcoef(found, truth)[0, 1] > 0.8
+    assert regressor.score(fresh, truth) > 0.5
+    assert regressor.score(fresh, pd.Series(truth, index=fresh.names)[::-1]) == regressor.score(fresh, truth)
+    assert regressor.metric_.importance().argmax() == PLANTED
+
+
+def test_numbers_in_other_units_are_predicted_in_these(regressor):
+    some, truth = ages(20, 1)
+    other = TransportRegressor(SMALL, random_state=0).fit(some, 1e4 * truth - 7.0)
+    assert_allclose(other.predict(NEW), 1e4 * regressor.predict(NEW) - 7.0, rtol=1e-6)
+
+
+def test_ordered_categories_are_their_ranks():
+    ranks = np.arange(15) % 3
+    some, _ = cohort(15, values=ranks, shift=2.0)
+    grades = pd.Series(pd.Categorical.from_codes(ranks, ["low", "mid", "high"], ordered=True), index=some.names)
+    fitted = TransportRegressor(SMALL, random_state=0).fit(some, grades[::-1])
+    found = fitted.predict(some)
+    assert_array_equal(found, TransportRegressor(SMALL, random_state=0).fit(some, ranks).predict(some))
+    assert found[ranks == 0].mean() < found[ranks == 1].mean() < found[ranks == 2].mean()
+    assert fitted.score(some, grades) == fitted.score(some, ranks) > 0.5
+
+
+def test_the_ensemble_that_was_given_is_not_touched():
+    given = clone(SMALL)
+    TransportRegressor(given, random_state=0).fit(*ages(12, 1))
+    assert given.target == "classes"
+    assert given.random_state is None
+    assert not hasattr(given, "metric_")
+
+
+# scikit-learn
+
+
+@pytest.mark.filterwarnings("ignore")  # some of these labels are noise
+@parametrize_with_checks([TransportClassifier(ONE), TransportRegressor(ONE)])
+def test_scikit_learns_own_checks(estimator, check, monkeypatch):
+    few_regressions(monkeypatch, (12.0,), 2)
+    if getattr(check, "func", check).__name__ not in SLOW:
+        check(estimator)
+
+
+def test_predictions_of_cross_validation_are_those_of_the_folds():
+    grouped = TransportClassifier(SMALL, random_state=0)
+    places = np.arange(20)
+    splits = [(places[places % 10 >= 5], places[places % 10 < 5]), (places[places % 10 < 5], places[places % 10 >= 5])]
+    found = cross_val_predict(grouped, D, y, cv=splits, method="predict_proba")
+    train, test = splits[0]
+    assert_array_equal(found[test], clone(grouped).fit(D[train], y[train]).predict_proba(D[test]))
+    assert (found.argmax(axis=1) == y).mean() > 0.7
+
+
+def test_a_grid_search_finds_parameters_of_the_ensemble():
+    search = GridSearchCV(TransportClassifier(SMALL, random_state=0), {"ensemble__kinds": [["anova"]]}, cv=2)
+    assert search.fit(D, y).best_score_ > 0.6
+    assert search.best_estimator_.ensemble_.kinds == ["anova"]
+    assert search.predict(NEW).shape == (30,)
+
+
+def test_it_can_be_cloned_and_pickled(classifier):
+    assert clone(classifier).get_params()["ensemble__n_members"] == 2
+    again = pickle.loads(pickle.dumps(classifier))
+    assert_array_equal(again.predict_proba(NEW), classifier.predict_proba(NEW))
+
+
+def test_rows_of_arrays_sparse_or_dense_are_distributions_of_one_point():
+    X, new = D.means(), NEW.means()
+    fitted = TransportClassifier(SMALL, random_state=0).fit(X, y)
+    assert (fitted.predict(new) == NEW_Y).mean() > 0.8
+    for same in (sparse.csr_matrix(new), Distributions(new, NEW.names), new.tolist()):
+        assert_allclose(fitted.predict_proba(same), fitted.predict_proba(new), rtol=1e-6)
+
+
+def test_labels_in_a_table_of_one_column_are_taken_with_a_warning():
+    with pytest.warns(DataConversionWarning):
+        fitted = TransportClassifier(SMALL, random_state=0).fit(D, y[:, None])
+    assert_array_equal(
+        fitted.predict_proba(NEW), TransportClassifier(SMALL, random_state=0).fit(D, y).predict_proba(NEW)
+    )
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "score", "typicality"])
+def test_before_fit_it_says_that_it_is_not_fitted(method):
+    with pytest.raises(NotFittedError):
+        getattr(TransportClassifier(), method)(D, *([y] if method == "score" else []))
+    if method != "predict_proba":
+        with pytest.raises(NotFittedError):
+            getattr(TransportRegressor(), method)(D, *([y] if method == "score" else []))
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "typicality"])
+def test_other_features_than_those_it_was_fitted_to_are_refused(classifier, method):
+    with pytest.raises(ValueError, match="points have 9 features, but the metric was made for 10"):
+        getattr(classifier, method)(NEW.with_points(NEW.points[:, :9]))
+    with pytest.raises(ValueError, match="feature 0 is 'f9', the metric has 'f0'"):
+        getattr(classifier, method)(NEW.with_points(NEW.points[:, ::-1], FEATURES[::-1]))
+    with pytest.raises(ValueError, match="feature names should match"):
+        getattr(classifier, method)(pd.DataFrame(NEW.means(), columns=FEATURES[::-1]))
+
+
+def test_anything_but_an_ensemble_is_refused():
+    with pytest.raises(TypeError, match=r"ensemble is GroundMetricLearner\(\): expected a GroundMetricEnsemble"):
+        TransportClassifier(GroundMetricLearner()).fit(D, y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "labels", "message"),
+    [
+        (TransportClassifier(SMALL), np.zeros(20, int), "all distributions have one class"),
+        (TransportClassifier(SMALL), np.linspace(0.0, 1.1, 20), "classes|classification|continuous"),
+        (TransportRegressor(SMALL), np.where(y == 1, np.nan, 1.0), "y holds only the value 1"),
+        (TransportRegressor(SMALL), np.where(np.arange(20) == 3, np.nan, np.arange(20.0)), "y contains a missing"),
+        (TransportRegressor(SMALL), np.array(["low", "high"])[y], "y holds text"),
+        (TransportRegressor(SMALL), y[:-1], r"y has shape \(19,\)"),
+    ],
+)
+def test_labels_that_cannot_be_learned_from_are_refused(estimator, labels, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(D, labels)
