@@ -34,9 +34,17 @@ def cohort(original):
 
 @pytest.fixture(scope="session")
 def learned(original):
-    """Do not write to it: take `trained`."""
+    """Cells after learning by an ensemble. Do not write to it: take `trained`."""
     adata = original.copy()
-    gm.tl.learn(adata, "sample", "condition", n_cells=40, max_epochs=40)
+    gm.tl.learn(adata, "sample", "condition", n_cells=40)
+    return adata
+
+
+@pytest.fixture(scope="session")
+def learned_by_one(original):
+    """Cells after learning by a single learner. Do not write to it."""
+    adata = original.copy()
+    gm.tl.learn(adata, "sample", "condition", learner="single", n_cells=40, max_epochs=40)
     return adata
 
 
@@ -50,7 +58,7 @@ def halves(original):
     """Samples to learn from, and others, with six of ten samples in the first half."""
     known = original.obs["sample"].isin([f"S{k:02d}" for k in (1, 2, 3, 6, 7, 8)])
     train, new = original[known].copy(), original[~known].copy()
-    gm.tl.learn(train, "sample", "condition", n_cells=40, max_epochs=40)
+    gm.tl.learn(train, "sample", "condition", n_cells=40)
     return train, new
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._anndata.source import Source
-from ._anndata.store import read_entry
+from ._anndata.store import EnsembleResults, read_entry
 from .metrics import GroundMetric
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def importance(adata: Any, *, key: str = "groundmetric") -> pd.DataFrame:
     -------
     DataFrame
         A row per gene (with `use_rep`: per dimension), by its name. Column "importance": its share, all summing to 1.
+        Of an ensemble, "low" and "high" as well: 95% of its members lie between, and so does the importance; and
+        "selected", the share of members in which the gene is among the 20 most important.
 
     Examples
     --------
@@ -75,8 +77,14 @@ def importance(adata: Any, *, key: str = "groundmetric") -> pd.DataFrame:
     """
     import pandas as pd
 
-    found = metric(adata, key=key)
-    table = pd.DataFrame({"importance": found.importance()}, index=pd.Index(found.features, name="gene"))
+    with Source(adata) as source:
+        entry = source.uns_entry(key)
+        found = read_entry(entry, key, "adata").metric
+    columns = {"importance": found.importance()}
+    results = EnsembleResults.read(entry)
+    if results is not None:
+        columns |= {"low": results.interval[0], "high": results.interval[1], "selected": results.selected}
+    table = pd.DataFrame(columns, index=pd.Index(found.features, name="gene"))
     return table.sort_values("importance", ascending=False, kind="stable")
 
 

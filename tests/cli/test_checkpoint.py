@@ -19,7 +19,7 @@ def learn(folder):
     cohort = gm.datasets.make_cohort(3, 20, 60, cell_types=["A"], n_markers=2, n_programme_genes=5, random_state=0)
     del cohort.uns["truth"]
     cohort.write_h5ad(folder / "cells.h5ad")
-    return ["learn", str(folder / "cells.h5ad"), "--sample", "sample", "--label", "condition"]
+    return ["learn", str(folder / "cells.h5ad"), "--sample", "sample", "--label", "condition", "--learner", "single"]
 
 
 @pytest.mark.parametrize("more", [[], ["--resample", "--cells-per-sample", "10"]], ids=["once", "resample"])
@@ -95,6 +95,14 @@ def test_an_interrupted_run_says_so_and_goes_on_from_its_checkpoint(tmp_path, ca
     assert not json.loads((tmp_path / "run" / "run.json").read_text())["interrupted"]
     one, other = (gm.GroundMetric.load(tmp_path / name / "metric.gm").components for name in ("whole", "run"))
     np.testing.assert_array_equal(one, other)
+
+
+def test_an_interrupted_ensemble_ends_at_once_and_leaves_nothing(tmp_path, capsys):
+    """Rather than go on with the other members."""
+    command = [*learn(tmp_path)[:-1], "ensemble", "-o", str(tmp_path / "run")]
+    assert with_signal(command, signal.SIGINT, after=1) == 130
+    assert "interrupted before all members of the ensemble had learned" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["cells.h5ad"]
 
 
 def test_interrupted_before_the_first_epoch_there_is_no_run_and_nothing_is_left(tmp_path, capsys):

@@ -9,6 +9,8 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric._anndata.cohort import Labelled
+from groundmetric.cli.evaluate import USUAL, make_methods
 from groundmetric.evaluation import Comparison
 
 QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
@@ -63,6 +65,26 @@ def test_a_run_holds_the_comparison(finished):
     assert "chosen anew from the training samples of every split" in page
     assert "against chance" in page
     assert not finished.with_name("run.unfinished").exists()
+
+
+def test_the_ensemble_is_compared_with_a_single_learner_and_the_baselines(cells, tmp_path, capsys):
+    quick = [*QUICK, "--methods", "groundmetric,single,euclidean", "--group", "person", "--permutations", "3"]
+    assert cli.main(["evaluate", str(cells), *quick, "-o", str(tmp_path / "run"), "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["scores"]) == ["groundmetric", "single", "euclidean"]
+    content = json.loads((tmp_path / "run" / "results.json").read_text())
+    found = Comparison.from_dict(content["comparison"])
+    assert {found.status(method) for method in found.methods} == {"ok"}
+    assert content["permutation_test"]["score"] == "log_probability"
+    assert "groundmetric, against chance: log probability" in (tmp_path / "run" / "results.md").read_text()
+
+
+def test_methods_are_what_learn_fits():
+    cohort = Labelled(*gm.datasets.synth_2d(0), None, "variance", [])
+    methods = make_methods(["groundmetric", "single", "defaults", "learned"], cohort, 3)
+    kinds = [type(method.method).__name__ for method in methods.values()]
+    assert kinds == ["TransportClassifier", "GroundMetricLearner", "GroundMetricLearner", "GroundMetricLearnerCV"]
+    assert methods["groundmetric"].takes_groups  # patients are handed over
+    assert USUAL[0] == "groundmetric"
 
 
 def test_findings_are_a_table_for_people_or_json_for_machines(cells, tmp_path, capsys):
@@ -125,7 +147,7 @@ def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys,
             ["--label", "arm", "--group", "person", "--cv", "k-fold", "--n-splits", "3"],
             "class 'x' has 2 groups ('P0', 'P1'), but 3 are needed",
         ),
-        (["--methods", "defaults,svm"], "no method is called 'svm': expected some of learned, defaults, euclidean"),
+        (["--methods", "defaults,svm"], "no method is called 'svm': expected some of groundmetric, single, learned, "),
         (["--genes", "good"], "--genes is 'good', which is neither a rule nor a column of var"),
         (["--group", "cell_type"], "is in several groups of obs['cell_type']"),
         (["--min-cells", "100"], "at least two labels are needed"),

@@ -60,6 +60,10 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     assert cli.main([*command, "-o", str(tmp_path / "a")]) == 0
     told = capsys.readouterr()
     assert told.out.startswith("learned from    6 samples (3 control, 3 disease)")
+    assert [line[:16].strip() for line in told.out.splitlines()] == [
+        "learned from", "training", "held out", "what counts", "most important",
+    ]  # fmt: skip
+    assert "loss" not in told.out
     assert "\r" not in told.err  # no progress bar where there is no terminal
     assert "reading" in told.err.splitlines()[0]
     assert cli.main([*command, "-o", str(tmp_path / "b"), "--json"]) == 0
@@ -67,6 +71,22 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     assert findings == json.loads((tmp_path / "b" / "run.json").read_text())
     kept = json.loads((files / "run" / "run.json").read_text())
     assert findings["importance"] == kept["importance"]
+    entry = ad.read_h5ad(tmp_path / "b" / "cells.h5ad").uns["groundmetric"]["ensemble"]
+    assert findings["held_out"] == {name: float(value) for name, value in entry["scores"].items()}
+    assert f"balanced accuracy {findings['held_out']['balanced_accuracy']:.2f}" in told.out
+    assert findings["params"]["learner"] == "ensemble"
+
+
+def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
+    command = ["learn", str(files / "cells.h5ad"), *LEARN, "--group", "patient", "-o", str(tmp_path / "run")]
+    assert cli.main([*command, "--learner", "single", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings["params"]["learner"] == "single"
+    assert findings["params"]["group_key"] == "patient"
+    assert findings["epochs"] <= 10
+    assert cli.main([*command, "--components", "2", "--force"]) == 0
+    assert " at first, " in capsys.readouterr().out
+    assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
 
 
 def test_labels_of_new_samples_are_predicted(files, tmp_path, capsys):
@@ -106,7 +126,10 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
         ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
         ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
         ({"--label": "cell_type"}, "sample 'S01' has labels"),
-        ({"--label": "patient"}, "every class has a single distribution"),
+        ({"--label": "patient"}, "label 'P01' of obs['patient'] has a single sample: an ensemble needs two"),
+        ({"--label": "patient", "--learner": "single"}, "every class has a single distribution"),
+        ({"--group": "persons"}, "--group is 'persons', but obs has no such column"),
+        ({"--learner": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
         ({"--layer": "count"}, "--layer is 'count', but layers has no such entry: there are 'counts'"),
         ({"--rep": "X_pca"}, "--rep is 'X_pca', but obsm has no such entry: there are none"),
         ({"--genes": "variances"}, "--genes is 'variances', which is neither a rule nor a column of var: there are"),
@@ -187,7 +210,7 @@ def older_run(run, folder, *, findings=(), entry=()):
     [
         ({"findings": ["cells"]}, "written by groundmetric 0.1.0, without 'cells': run groundmetric learn again"),
         ({"findings": ["groundmetric"]}, "groundmetric of an unknown version, without 'groundmetric': run"),
-        ({"entry": ["history"]}, "written by groundmetric 0.1.0, without 'history': learn again"),
+        ({"entry": ["ensemble"]}, "written by groundmetric 0.1.0, without 'history': learn again"),
         ({"entry": ["metric"]}, "written by groundmetric 0.1.0, without 'metric': learn again"),
     ],
 )

@@ -209,6 +209,20 @@ def test_importance_reads_var_with_other_names_and_columns_of_intervals(cells):
     )
 
 
+def test_an_ensemble_has_no_history(cells):
+    adata, _ = cells
+    adata.uns["groundmetric"] = {"ensemble": {}}
+    with pytest.raises(ValueError, match=r"uns\['groundmetric'\] is of an ensemble, which has no history of epochs"):
+        pl.history(adata)
+    adata.uns["groundmetric"] = {"metric": {}}  # as `tl.transfer` leaves it
+    with pytest.raises(ValueError, match=r"has no history of epochs: give the AnnData that tl\.learn was run on"):
+        pl.history(adata)
+    ensemble = gm.GroundMetricEnsemble()
+    ensemble.importances_ = np.zeros((1, 2))
+    with pytest.raises(ValueError, match="GroundMetricEnsemble is of an ensemble"):
+        pl.history(ensemble)
+
+
 def test_components_and_history_of_adata_are_those_of_the_metric(cells):
     adata, metric = cells
     one, other = pl.components(adata, n=30).images[0], pl.components(metric, n=30).images[0]

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -109,7 +110,6 @@ def test_every_figure_is_also_a_file(written, run_folder):
         "distances",
         "importance",
         "axes",
-        "training",
         "scores",
         "cell_types",
         "cells_condition",
@@ -132,7 +132,7 @@ def test_command_says_what_is_left_out_and_keeps_what_is_there(written, run_fold
     command = ["report", str(run_folder), "--no-evaluate", "--refits", "0", "-o", str(tmp_path / "page.html")]
     assert cli.main(command) == 0
     told = capsys.readouterr()
-    assert "was not tested here" in told.out
+    assert "On samples while they were left out" in told.out  # an ensemble knows without an evaluation
     assert "leave out --no-evaluate" in told.out
     assert "--gene-sets" in told.out
     before = (tmp_path / "page.html").read_bytes()
@@ -181,8 +181,65 @@ def test_without_the_values_the_rest_is_shown(run_folder, tmp_path):
     run = gm.report.Run.open(run_folder)
     bare = gm.report.Run(run.cells, run.samples, None, run.findings)
     found = gm.report.write(bare, tmp_path / "page.html")
-    assert sum("no longer there" in note for note in found["left_out"]) == 2
+    assert sum("no longer there" in note for note in found["left_out"]) == 1
     assert found["scores"] is None
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Runs in memory on the same cohort, by an ensemble and by a single learner."""
+    found = {}
+    for learner in ("ensemble", "single"):
+        cells = gm.datasets.make_cohort(4, 20, 150, random_state=0)
+        cells.obs["donor"] = ("D" + (cells.obs["sample"].cat.codes % 4).astype(str)).to_numpy()
+        few = {"n_members": 2} if learner == "ensemble" else {"max_epochs": 5}
+        gm.tl.learn(cells, "sample", "condition", learner=learner, **few)
+        found[learner] = gm.report.Run(cells, gm.tl.samples(cells), cells, {})
+    return found
+
+
+def test_there_is_one_score_everywhere(runs):
+    run = runs["ensemble"]
+    content = gm.report.collect(run, permutations=3)
+    scores = run.entry["ensemble"]["scores"]
+    first = content.evaluation.rows[0]
+    assert (first["method"], first["value"]) == ("learned metric", scores["balanced_accuracy"])
+    assert f"balanced accuracy of {scores['balanced_accuracy']:.2f}" in " ".join(content.summary)
+    assert content.evaluation.test["score"] == "log_probability"
+    assert len(content.evaluation.rows) == 4
+    np.testing.assert_array_equal(content.samples.distances, run.samples.obsp["groundmetric_out_of_bag"])
+    assert [field.name for field in content.genes.fields][-4:] == ["Members, low", "Members, high", "In top 20", "q"]
+    for row in content.genes.rows:
+        assert row[-4] <= row[2] <= row[-3]
+        assert 0.0 < row[-1] <= 1.0
+    assert content.history == {}
+    weights = {row[0]: row[2] for row in content.kinds.rows}
+    assert weights == pytest.approx(run.entry["ensemble"]["weights"])
+    assert not [caution for caution in content.cautions if "groundmetric_" in caution.text]
+
+
+def test_with_other_groups_the_ensemble_is_learned_again(runs):
+    run, lines = runs["ensemble"], []
+    content = gm.report.collect(run, group_key="donor", log=lines.append)
+    assert "learning again, samples of one donor kept together" in lines
+    assert "those of one donor together" in content.evaluation.how
+    lines.clear()
+    gm.report.collect(run, log=lines.append)
+    assert not any(line.startswith("learning again") for line in lines)
+
+
+def test_a_single_learner_keeps_its_history_refits_and_folds(runs, tmp_path):
+    run, lines = runs["single"], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        content = gm.report.collect(run, refits=2, log=lines.append)
+    assert content.kinds is None
+    assert len(content.history["loss"]) == 5
+    assert "learning again 2 times from samples drawn anew" in lines
+    assert not content.samples.out_of_bag
+    np.testing.assert_array_equal(content.samples.distances, run.samples.obsp["groundmetric_distances"])
+    gm.report.write(run, tmp_path / "page.html", refits=0, evaluation=False)
+    assert "Course of training" in (tmp_path / "page.html").read_text()
 
 
 def cohort_table(**columns):

@@ -9,13 +9,19 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric.tl.learn import make_learner
+from groundmetric.tl.learn import choose_learner, make_learner
 
-FAST = {"max_epochs": 4, "n_cells": 30}
+FAST = {"max_epochs": 4, "n_cells": 30, "n_members": 2}
+SINGLE = {"max_epochs": 4, "n_cells": 30, "learner": "single"}
 
 
 def learn(adata, **options):
     gm.tl.learn(adata, "sample", "condition", **{**FAST, **options})
+    return adata
+
+
+def learn_alone(adata, **options):
+    gm.tl.learn(adata, "sample", "condition", **{**SINGLE, **options})
     return adata
 
 
@@ -28,7 +34,7 @@ def test_everything_is_where_others_look_for_it(learned):
     metric, n = gm.get.metric(learned), learned.n_obs
     selected = learned.var_names.isin(metric.features)
     assert 0 < selected.sum() < learned.n_vars
-    assert learned.obsm["X_groundmetric"].shape == (n, 5)
+    assert learned.obsm["X_groundmetric"].shape == (n, metric.n_components)
     np.testing.assert_allclose(learned.obsm["X_groundmetric"], metric.project(learned.X[:, selected]), rtol=1e-12)
     np.testing.assert_array_equal(learned.varm["groundmetric_components"][selected], metric.components.T)
     assert not learned.varm["groundmetric_components"][~selected].any()
@@ -40,18 +46,118 @@ def test_everything_is_where_others_look_for_it(learned):
     assert entry["version"] == gm.__version__
     assert entry["params"] == {
         "sample_key": "sample", "label_key": "condition", "genes": "variance", "n_cells": 40, "random_state": 0,
-        "raw_counts": False,
+        "raw_counts": False, "learner": "ensemble",
     }  # fmt: skip
     assert dict(zip(*entry["labels"].values(), strict=True))["S01"] == "control"
+    assert "history" not in entry
+    assert entry["learner"]["n_members"] == 8
+
+
+def test_a_single_learner_leaves_its_history_and_no_held_out_predictions(learned_by_one):
+    entry = learned_by_one.uns["groundmetric"]
+    assert entry["params"]["learner"] == "single"
     assert len(entry["history"]["loss"]) <= entry["learner"]["max_epochs"] == 40
+    assert "ensemble" not in entry
+    assert learned_by_one.obsm["X_groundmetric"].shape == (learned_by_one.n_obs, 5)
+    assert "groundmetric_importance_low" not in learned_by_one.var
+    assert gm.get.importance(learned_by_one).columns.tolist() == ["importance"]
 
 
-def test_it_is_the_plain_learner_on_the_drawn_cells_and_selected_genes(learned):
+def distributions_of(learned):
+    """The drawn cells and selected genes, and the conditions."""
     metric = gm.get.metric(learned)
     cells = learned[learned.obs["groundmetric_sampled"], metric.features]
     D = gm.Distributions(cells.X, cells.obs["sample"], features=metric.features)
     labels = cells.obs.drop_duplicates("sample").set_index("sample")["condition"]
-    plain = gm.GroundMetricLearner(max_epochs=40, random_state=0).fit(D, labels.loc[D.names].to_numpy(str))
+    return D, labels.loc[D.names].to_numpy(str)
+
+
+def test_it_is_the_ensemble_on_the_drawn_cells_and_selected_genes(learned):
+    ensemble = gm.GroundMetricEnsemble(random_state=0).fit(*distributions_of(learned))
+    entry = learned.uns["groundmetric"]["ensemble"]
+    np.testing.assert_array_equal(ensemble.components_, gm.get.metric(learned).components)
+    np.testing.assert_array_equal(ensemble.held_out_, entry["held_out"])
+    np.testing.assert_array_equal(ensemble.distances_, entry["out_of_bag"])
+    assert entry["weights"] == ensemble.weights_
+    assert entry["scores"]["log_probability"] == ensemble.score_
+    predicted = ensemble.classes_[ensemble.held_out_.argmax(axis=1)]
+    assert entry["predicted"].tolist() == predicted.tolist()
+    right = predicted == distributions_of(learned)[1]
+    assert entry["scores"]["balanced_accuracy"] == right.mean()  # five of each condition
+
+
+def test_intervals_of_importance_contain_it(learned):
+    table = gm.get.importance(learned)
+    assert (table["low"] <= table["importance"]).all()
+    assert (table["importance"] <= table["high"]).all()
+    assert (table["low"] < table["high"]).any()
+    assert table["selected"].between(0.0, 1.0).all()
+    assert table["selected"].iloc[0] > 0.5 > table["selected"].iloc[-1]
+    by_gene = learned.var.loc[table.index, ["groundmetric_importance_low", "groundmetric_importance_high"]]
+    np.testing.assert_array_equal(by_gene.to_numpy(), table[["low", "high"]].to_numpy())
+    ax = gm.pl.importance(learned, intervals=("groundmetric_importance_low", "groundmetric_importance_high"))
+    assert ax is not None
+
+
+def test_patients_are_not_divided(cohort):
+    """Each patient has a sample of either condition; without groups, members learn from one and are judged on both."""
+    number = cohort.obs["sample"].cat.codes.to_numpy() % 5
+    cohort.obs["donor"] = np.array([f"D{k}" for k in range(5)])[number]
+    apart, together = (learn(cohort.copy(), n_members=4, group_key=key) for key in (None, "donor"))
+    D, y = distributions_of(together)
+    donors = cohort.obs.drop_duplicates("sample").set_index("sample")["donor"].loc[D.names].tolist()
+    ensemble = gm.GroundMetricEnsemble(4, max_epochs=4, random_state=0).fit(D, y, groups=donors)
+    np.testing.assert_array_equal(ensemble.held_out_, together.uns["groundmetric"]["ensemble"]["held_out"])
+    assert not np.array_equal(ensemble.held_out_, apart.uns["groundmetric"]["ensemble"]["held_out"])
+    assert together.uns["groundmetric"]["params"]["group_key"] == "donor"
+    with pytest.raises(ValueError, match="group_key is 'doner', but obs has no such column"):
+        learn(cohort, group_key="doner")
+    with pytest.raises(ValueError, match=r"is in several groups of obs\['cell_type'\]"):
+        learn(cohort, group_key="cell_type")
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "needs", "expected"),
+    [
+        (None, {}, {}, "ensemble"),
+        (None, {"max_epochs": 3, "n_jobs": 2, "target": "ordered"}, {}, "ensemble"),
+        (None, {"n_members": 3}, {}, "ensemble"),
+        (None, {"n_components": None, "checkpoint": None}, {"batch_key": None}, "ensemble"),
+        (None, {"margin": 1.0}, {}, "single"),
+        (None, {"form": "diagonal"}, {}, "single"),
+        (None, {"target": gm.learning.Ordered(gap=1.0)}, {}, "single"),
+        (None, {}, {"batch_key": "batch"}, "single"),
+        (None, {}, {"resample": True}, "single"),
+        ("single", {}, {}, "single"),
+    ],
+)
+def test_what_only_a_single_learner_has_asks_for_one(asked, given, needs, expected):
+    assert choose_learner(asked, given, needs) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "message"),
+    [
+        ("ensemble", {"strength": 0.1}, "strength is 0.1, which needs a single learner: leave it out, or give"),
+        ("single", {"n_members": 3}, "n_members is 3, which only an ensemble has, but learner='single' is given"),
+        (None, {"n_members": 3, "margin": 1.0}, "n_members is 3, which only an ensemble has, but margin is given"),
+        ("forest", {}, "learner is 'forest': expected one of 'ensemble', 'single'"),
+    ],
+)
+def test_learners_that_cannot_be(asked, given, message):
+    with pytest.raises(ValueError, match=message):
+        choose_learner(asked, given, {})
+
+
+def test_a_label_of_one_sample_needs_a_single_learner(cohort):
+    cohort.obs["condition"] = np.where(cohort.obs["sample"] == "S01", "rare", cohort.obs["condition"])
+    with pytest.raises(ValueError, match=r"label 'rare' of obs\['condition'\] has a single sample.*learner='single'"):
+        learn(cohort)
+
+
+def test_it_is_the_plain_learner_on_the_drawn_cells_and_selected_genes(learned_by_one):
+    learned, metric = learned_by_one, gm.get.metric(learned_by_one)
+    plain = gm.GroundMetricLearner(max_epochs=40, random_state=0).fit(*distributions_of(learned))
     np.testing.assert_array_equal(plain.components_, metric.components)
     variance = learned[learned.obs["groundmetric_sampled"]].X.toarray().astype(float).var(axis=0)
     assert learned.var_names[variance > variance.mean()].tolist() == metric.features
@@ -95,7 +201,8 @@ def test_every_format_and_place_gives_the_same_metric(cohort, kind, tmp_path):
     backed.file.close()
     assert path.read_bytes() == before
     for found in [learn(cohort.copy()), *parts]:
-        np.testing.assert_allclose(gm.get.metric(found).components, expected.components, rtol=1e-6, atol=1e-9)
+        matrix = gm.get.metric(found).matrix()  # of components, the sign is left to rounding
+        np.testing.assert_allclose(matrix, expected.matrix(), rtol=1e-4, atol=1e-4 * expected.matrix().max())
         assert gm.get.metric(found).features == expected.features
 
 
@@ -129,7 +236,9 @@ def test_while_learning_there_is_one_copy_of_the_points(tmp_path, monkeypatch):
 
     monkeypatch.setattr(gm.GroundMetricLearner, "fit", fit)
     tracemalloc.start()
-    part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", genes="all", n_cells=250, max_epochs=1)
+    part = gm.tl.learn(
+        tmp_path / "cells.h5ad", "sample", "condition", genes="all", n_cells=250, max_epochs=1, learner="single"
+    )
     tracemalloc.stop()
     assert held[0] < 1.5 * (part.X.data.nbytes + part.X.indices.nbytes)
     names = ad.read_h5ad(tmp_path / "cells.h5ad")[part.obs_names]
@@ -146,7 +255,7 @@ def test_whole_numbers_in_a_layer_can_be_learned_from(cohort):
 def test_a_representation_can_be_learned_on(cohort):
     Z = cohort.X[:, :10].toarray().astype(np.float32)
     cohort.obsm["X_mine"] = Z
-    learn(cohort, use_rep="X_mine", n_components=2)
+    learn_alone(cohort, use_rep="X_mine", n_components=2)
     metric = gm.get.metric(cohort)
     assert metric.components.shape == (2, 10)
     assert metric.features[:2] == ["X_mine_0", "X_mine_1"]
@@ -265,11 +374,13 @@ def test_genes_of_the_same_name_are_refused_where_they_are_selected(cohort):
 def test_unknown_keywords_are_named(cohort):
     with pytest.raises(TypeError, match=r"unexpected keyword 'strenght'.*there are 'strength'"):
         learn(cohort, strenght=1.0)
+    with pytest.raises(TypeError, match=r"unexpected keyword 'n_member'.*there are 'n_members'"):
+        learn(cohort, n_member=1)
 
 
 def test_own_penalties_and_starts_are_stored_as_far_as_a_file_can(cohort, tmp_path):
     start = np.ones((1, 10))
-    learn(cohort, genes="programme", penalty=gm.penalties.Lasso(), init=start, n_components=1)
+    learn_alone(cohort, genes="programme", penalty=gm.penalties.Lasso(), init=start, n_components=1)
     cohort.write_h5ad(tmp_path / "cells.h5ad")
     kept = ad.read_h5ad(tmp_path / "cells.h5ad").uns["groundmetric"]["learner"]
     assert "Lasso" in kept["penalty"]

@@ -47,6 +47,11 @@ def test_ordered_categories_keep_their_order(cohort):
     )
     assert_array_equal(gm.get.metric(by_name).components, gm.get.metric(by_place).components)
     assert set(by_name.uns["groundmetric"]["labels"]["labels"]) == {"none", "mild", "bad"}
+    names, places = (found.uns["groundmetric"]["ensemble"] for found in (by_name, by_place))
+    assert_array_equal(names["held_out"], places["held_out"])
+    nearest = np.clip(np.round(places["predicted"]), 0, 2).astype(int)  # numbers stay numbers, categories are named
+    assert names["predicted"].tolist() == np.array(["none", "mild", "bad"])[nearest].tolist()
+    assert names["scores"]["r2"] == places["scores"]["r2"] <= 1.0
 
 
 @pytest.mark.filterwarnings("ignore:.* distributions have no like label")  # of five samples in two batches

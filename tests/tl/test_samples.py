@@ -26,6 +26,35 @@ def test_distances_are_those_of_the_learned_metric(learned, table):
     np.testing.assert_array_equal(table.obsm["X_groundmetric_distances"], table.obsp["groundmetric_distances"])
 
 
+def test_pairs_of_training_samples_are_also_compared_out_of_bag(learned, table):
+    entry = learned.uns["groundmetric"]["ensemble"]
+    assert entry["samples"].tolist() == table.obs_names.tolist()
+    found = table.obsp["groundmetric_out_of_bag"]
+    np.testing.assert_allclose(found.mean(), table.obsp["groundmetric_distances"].mean())
+    np.testing.assert_allclose(found / found.mean(), entry["out_of_bag"] / entry["out_of_bag"].mean())
+    assert table.obs["groundmetric_held_out"].tolist() == entry["predicted"].tolist()
+    np.testing.assert_array_equal(table.obs["groundmetric_held_out_probability"], entry["held_out"].max(axis=1))
+
+
+def test_samples_that_were_not_learned_from_have_the_distances_of_the_metric(cohort):
+    cohort.obs["known"] = cohort.obs["condition"].astype(object).where(cohort.obs["sample"] != "S03")
+    with pytest.warns(UserWarning, match="1 of 10 samples have no label"):
+        gm.tl.learn(cohort, "sample", "known", n_cells=30, n_members=2)
+    table = gm.tl.samples(cohort)
+    new = table.obs_names.get_loc("S03")
+    apart, distances = table.obsp["groundmetric_out_of_bag"], table.obsp["groundmetric_distances"]
+    np.testing.assert_array_equal(apart[new], distances[new])
+    others = np.delete(np.arange(10), new)
+    assert not np.allclose(apart[np.ix_(others, others)], distances[np.ix_(others, others)])
+    assert table.obs["groundmetric_held_out"].isna().tolist() == (table.obs_names == "S03").tolist()
+
+
+def test_a_single_learner_has_no_distances_out_of_bag(learned_by_one):
+    table = gm.tl.samples(learned_by_one)
+    assert "groundmetric_out_of_bag" not in table.obsp
+    assert "groundmetric_held_out" not in table.obs
+
+
 def test_the_order_of_cells_makes_no_difference(learned, table):
     mixed = learned[np.random.default_rng(0).permutation(learned.n_obs)].copy()
     found = gm.tl.samples(mixed)
@@ -41,7 +70,8 @@ def test_the_order_of_cells_makes_no_difference(learned, table):
 
 
 def test_what_is_the_same_for_all_cells_of_a_sample_is_carried_over(learned, table):
-    assert set(table.obs) == {"sample", "patient", "condition", "batch", "n_cells"}
+    own = {"groundmetric_held_out", "groundmetric_held_out_probability"}
+    assert set(table.obs) == {"sample", "patient", "condition", "batch", "n_cells"} | own
     sizes = learned.obs["sample"].value_counts()
     assert table.obs["n_cells"].to_dict() == sizes.to_dict()
     assert table.obs["condition"].dtype == learned.obs["condition"].dtype

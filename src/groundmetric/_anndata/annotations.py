@@ -91,6 +91,24 @@ def labels_of(obs: pd.DataFrame, label_key: str, samples: Samples, sample_key: s
     return pd.Series(known, index=samples.names[labelled])
 
 
+def groups_of(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str) -> pd.Series:
+    """The outer group of each sample: exactly one."""
+    column = find_column(obs, group_key, "group_key")
+    codes, values = pd.factorize(column)
+    first = codes[samples.first]
+    if (first < 0).any():
+        name = samples.names[int(np.argmax(first < 0))]
+        raise ValueError(f"sample {name!r} has no group in obs[{group_key!r}]: every sample needs one")
+    differs = np.flatnonzero(codes != first[samples.codes])
+    if differs.size:
+        name = samples.names[samples.codes[differs[0]]]
+        raise ValueError(
+            f"sample {name!r} is in several groups of obs[{group_key!r}]: a sample needs exactly one; check that "
+            f"{sample_key!r} is the column of samples"
+        )
+    return pd.Series([str(value) for value in np.asarray(values)[first]], index=samples.names)
+
+
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
     """The columns that say the same of all cells of a sample, with a row per sample."""
     constant = {}

@@ -14,7 +14,7 @@ from .annotations import (  # fmt: skip
     Samples,
     check_draw,
     draw,
-    find_column,
+    groups_of,
     labels_of,
     looks_raw,
     resolve,
@@ -59,7 +59,7 @@ def read_cohort(
     with Source(cells) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
-        groups = None if group_key is None else _groups(source.obs, group_key, samples, sample_key)
+        groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         rows = draw(samples, n_cells, random_state)
         usable, notes = _usable_samples(samples, labels, min_cells, sample_key, label_key)
         rows = rows[usable[samples.codes[rows]]]
@@ -70,24 +70,6 @@ def read_cohort(
     D = Distributions(points, samples.names[samples.codes[rows]], features=names)
     of = None if groups is None else [groups[name] for name in D.names]
     return Labelled(D, labels.loc[D.names].to_numpy(), of, rule, notes + more)
-
-
-def _groups(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str) -> pd.Series:
-    """The outer group of each sample: exactly one."""
-    column = find_column(obs, group_key, "group_key")
-    codes, values = pd.factorize(column)
-    first = codes[samples.first]
-    if (first < 0).any():
-        name = samples.names[int(np.argmax(first < 0))]
-        raise ValueError(f"sample {name!r} has no group in obs[{group_key!r}]: every sample needs one")
-    differs = np.flatnonzero(codes != first[samples.codes])
-    if differs.size:
-        name = samples.names[samples.codes[differs[0]]]
-        raise ValueError(
-            f"sample {name!r} is in several groups of obs[{group_key!r}]: a sample needs exactly one; check that "
-            f"{sample_key!r} is the column of samples"
-        )
-    return pd.Series([str(value) for value in np.asarray(values)[first]], index=samples.names)
 
 
 def _usable_samples(

@@ -18,7 +18,7 @@ import pandas as pd
 
 from .. import __version__
 from ..distributions import Distributions
-from ..estimators import GroundMetricLearner
+from ..estimators import GroundMetricEnsemble
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, listed
@@ -26,6 +26,8 @@ from .source import Source, listed
 FORMAT = 1
 # The file of a run folder of the command line that holds the training cells.
 RUN_CELLS = "cells.h5ad"
+# Most important features that count as selected by a member, and the ends of the intervals of importance.
+N_TOP, ENDS = 20, (0.025, 0.975)
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class Stored:
         assert self.metric.features is not None
         return self.metric.features
 
-    def entry(self, learner: GroundMetricLearner | None = None) -> dict[str, Any]:
-        """The entry of `uns`; with the learner, how it was learned as well."""
-        entry = {
+    def entry(self, learner: Any = None, results: EnsembleResults | None = None) -> dict[str, Any]:
+        """The entry of `uns`; with the learner, how it was learned as well, and what an ensemble found."""
+        entry: dict[str, Any] = {
             "format": FORMAT,
             "version": __version__,
             "params": _plain(self.params),
@@ -61,9 +63,172 @@ class Stored:
             params = learner.get_params()
             # Where a checkpoint was is no part of how it was learned, and of no use to those who learn again.
             entry["learner"] = _plain({name: params[name] for name in params if not name.startswith("checkpoint")})
+        if results is not None:
+            entry["ensemble"] = results.entry()
+        elif learner is not None:
             entry["history"] = {name: np.asarray(values) for name, values in learner.history_.items()}
             entry["converged"] = bool(learner.converged_)
         return entry
+
+
+@dataclass(frozen=True)
+class EnsembleResults:
+    """What an ensemble says of its training samples, each while it was left out, and how sure its importances are.
+
+    Attributes
+    ----------
+    samples : list of str
+        Training samples, in the order of all that follows.
+    labels : array of shape (n_samples,)
+        Their labels.
+    numbers : array of shape (n_samples,) or None
+        Of ordered labels, the numbers that were learned; None of classes.
+    classes : array of shape (n_classes,)
+        Classes in the order of the columns of `held_out`; of ordered labels, none.
+    held_out : array of shape (n_samples, n_classes) or (n_samples,)
+        Probabilities of the classes, or numbers, predicted while the sample was left out.
+    out_of_bag : array of shape (n_samples, n_samples)
+        Distances by members that were not learned from both, in units of their mean.
+    score : float
+        Mean log-probability of the true class, classes counting the same; of numbers, their log-likelihood.
+    weights : dict of str to float
+        Weight of each kind of member in the metric.
+    interval : array of shape (2, n_features)
+        Ends of the importance of each feature: 95% of the members lie between, and so does the importance itself.
+    selected : array of shape (n_features,)
+        Share of the members in which a feature is among the most important.
+    n_members : int
+        Number of members of all kinds.
+    """
+
+    samples: list[str]
+    labels: np.ndarray
+    numbers: np.ndarray | None
+    classes: np.ndarray
+    held_out: np.ndarray
+    out_of_bag: np.ndarray
+    score: float
+    weights: dict[str, float]
+    interval: np.ndarray
+    selected: np.ndarray
+    n_members: int
+
+    @classmethod
+    def of(
+        cls, ensemble: GroundMetricEnsemble, samples: list[str], labels: np.ndarray, numbers: np.ndarray | None
+    ) -> EnsembleResults:
+        """From a fitted ensemble; `numbers` are ordered labels in the units that predictions should have."""
+        held_out = ensemble.held_out_
+        if numbers is not None:  # the ensemble has them in units of their spread
+            held_out = numbers.mean() + (numbers.std() or 1.0) * held_out
+        return cls(
+            samples=[str(name) for name in samples],
+            labels=labels,
+            numbers=numbers,
+            classes=ensemble.classes_,
+            held_out=held_out,
+            out_of_bag=ensemble.distances_,
+            score=float(ensemble.score_),
+            weights={name: float(weight) for name, weight in ensemble.weights_.items()},
+            interval=importance_interval(ensemble),
+            selected=selected_by_members(ensemble),
+            n_members=len(ensemble.members_),
+        )
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """Label of each sample while it was left out: the most probable class, or a number.
+
+        Of ordered categories it is the one whose place is nearest to the number.
+        """
+        if self.numbers is None:
+            return self.classes[self.held_out.argmax(axis=1)]
+        if self.labels.dtype.kind in "biuf":
+            return self.held_out
+        return self.labels[np.abs(self.held_out[:, None] - self.numbers).argmin(axis=1)]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Balanced accuracy and log-probability; of ordered labels, the share of their variance that is predicted."""
+        if self.numbers is not None:
+            left = np.mean(np.square(self.held_out - self.numbers))
+            return {"r2": float(1.0 - left / (self.numbers.var() or 1.0)), "log_likelihood": self.score}
+        right = self.predicted == self.labels
+        by_class = [right[self.labels == label].mean() for label in self.classes]
+        return {"balanced_accuracy": float(np.mean(by_class)), "log_probability": self.score}
+
+    def probabilities(self, classes: np.ndarray) -> np.ndarray:
+        """Of these classes, (n_samples, n_classes); where numbers were predicted, 1 for that of the nearest number."""
+        if self.numbers is None:
+            return self.held_out[:, np.searchsorted(self.classes, classes)]
+        nearest = self.labels[np.abs(self.held_out[:, None] - self.numbers).argmin(axis=1)]
+        return (nearest[:, None] == classes).astype(np.float64)
+
+    def entry(self) -> dict[str, Any]:
+        """As `uns` holds it."""
+        found = {
+            "samples": np.array(self.samples, dtype=object), "labels": _storable(self.labels),
+            "held_out": self.held_out, "predicted": _storable(self.predicted), "out_of_bag": self.out_of_bag,
+            "score": self.score, "scores": self.scores, "weights": self.weights, "n_members": self.n_members,
+            "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
+        }  # fmt: skip
+        more = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}
+        return found | more
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any]) -> EnsembleResults | None:
+        """From an entry of `uns`; None where a single learner wrote it."""
+        found = entry.get("ensemble")
+        if found is None:
+            return None
+        numbers = found.get("numbers")
+        return cls(
+            samples=[str(name) for name in found["samples"]],
+            labels=_as_labels(found["labels"]),
+            numbers=None if numbers is None else np.asarray(numbers),
+            classes=_as_labels(found.get("classes", [])),
+            held_out=np.asarray(found["held_out"]),
+            out_of_bag=np.asarray(found["out_of_bag"]),
+            score=float(found["score"]),
+            weights={str(name): float(weight) for name, weight in found["weights"].items()},
+            interval=np.array([found["importance_low"], found["importance_high"]]),
+            selected=np.asarray(found["selected"]),
+            n_members=int(found["n_members"]),
+        )
+
+
+def _counted(ensemble: GroundMetricEnsemble) -> np.ndarray:
+    """Importances of the members whose kind has a weight in the metric; of all where none has."""
+    weights = [ensemble.weights_[member.kind] for member in ensemble.members_]
+    return ensemble.importances_[np.array(weights) > 0] if max(weights) > 0 else ensemble.importances_
+
+
+def importance_interval(ensemble: GroundMetricEnsemble) -> np.ndarray:
+    """Between which 95% of the members lie, widened to the importance in the metric itself, (2, n_features).
+
+    A member has learned from half of the groups, the metric is an average that also has a Euclidean part: it may lie
+    beyond what single members say.
+    """
+    low, high = np.quantile(_counted(ensemble), ENDS, axis=0)
+    importance = ensemble.metric_.importance()
+    return np.array([np.minimum(low, importance), np.maximum(high, importance)])
+
+
+def selected_by_members(ensemble: GroundMetricEnsemble) -> np.ndarray:
+    """Share of the members in which each feature has a weight and is among the `N_TOP` most important."""
+    counted = _counted(ensemble)
+    ranks = np.argsort(np.argsort(-counted, axis=1, kind="stable"), axis=1)
+    return np.mean((ranks < N_TOP) & (counted > 0), axis=0)
+
+
+def _storable(labels: np.ndarray) -> np.ndarray:
+    return labels if labels.dtype.kind in "biuf" else labels.astype(str).astype(object)
+
+
+def _as_labels(labels: Any) -> np.ndarray:
+    """Numbers, or text as numpy has it."""
+    labels = np.asarray(labels)
+    return labels if labels.dtype.kind in "biuf" else np.array([str(label) for label in labels], dtype=str)
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,6 +237,8 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in params.items():
         if isinstance(value, np.ndarray | bool | int | float | str):
             plain[name] = value
+        elif isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+            plain[name] = np.array(value, dtype=object)
         elif value is not None:
             plain[name] = repr(value)
     return plain
@@ -90,8 +257,7 @@ def read_entry(entry: Any, key: str, where: str) -> Stored:
     metric = GroundMetric(
         saved["components"], [str(name) for name in saved["features"]], variances=saved.get("variances")
     )
-    names, labels = entry["labels"]["samples"], np.asarray(entry["labels"]["labels"])
-    labels = labels if labels.dtype.kind in "biuf" else np.array([str(label) for label in labels])
+    names, labels = entry["labels"]["samples"], _as_labels(entry["labels"]["labels"])
     params = {name: value.item() if isinstance(value, np.generic) else value for name, value in entry["params"].items()}
     return Stored(key, metric, np.asarray(saved["means"]), params, pd.Series(labels, [str(name) for name in names]))
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Log = Callable[[str], None]
 Loader = Callable[[int], "tuple[Distributions, np.ndarray]"]
 PAGE, FINDINGS = "index.html", "results.json"
-# The simulation as it is by default; few cells and epochs are for time alone.
+# The simulation as it is by default; few cells and members are for time alone.
 COHORT: Mapping[str, Any] = {}
-LEARNING: Mapping[str, Any] = {"n_cells": 100, "max_epochs": 20}
+LEARNING: Mapping[str, Any] = {"n_cells": 100, "n_members": 4}
 STEM = "cohort"
 TITLE = "A simulated cohort: what was put in, and what was found"
 
@@ -78,9 +78,9 @@ def make_demo(
     cohort : dict
         Parameters of the simulated cohort that the report is about, see `datasets.make_cohort`.
     max_epochs : int or None
-        Epochs of learning; None is the learner's default (20 for the cohort).
+        Epochs of learning; None is the learner's default.
     refits, permutations : int
-        For the stability of genes and the test against chance.
+        For the stability of genes (of an ensemble, its members tell) and the test against chance.
     n_jobs : int or None
         Threads or processes.
     verbose : int

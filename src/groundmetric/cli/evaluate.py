@@ -44,8 +44,8 @@ OPTION_OF = {
     "genes": "--genes",
 }  # fmt: skip
 METHODS = (
-    "the first is compared with all others; all: every one there is (learned, euclidean, cosine, pca, lda, pseudobulk, "
-    "logistic, composition)"
+    "the first is compared with all others; learned: a single learner with a nested search of its parameters; all: "
+    "every one there is (groundmetric, single, euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
 )
 GENES = (
     "variance, or how many of the most variable: chosen from the training samples of each split; all; or a column of "
@@ -53,9 +53,11 @@ GENES = (
 )
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
 PERMUTATIONS = "of labels, to test the first method against chance; each costs as much as its evaluation"
-OWN = ("learned", "defaults")
+# The classifier on an ensemble, as `learn` fits it; a single learner; the same with a nested search.
+OWN = ("groundmetric", "single", "learned")
+FORMER = {"defaults": "single"}  # names of earlier versions
 # What is compared unless other methods are named: those that take seconds rather than minutes.
-USUAL = ("learned", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
+USUAL = ("groundmetric", "single", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
 # Each class counts the same in the score, and so it does in the votes.
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 
@@ -181,12 +183,12 @@ class Splitter:
 
 
 def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str, Any]:
-    """Methods by name: "learned" (with its nested search), "defaults" (without), and the baselines.
+    """Methods by name: "groundmetric" (the ensemble), "single" and "learned" (single learners), and the baselines.
 
     >>> import groundmetric as gm
     >>> from groundmetric._anndata.cohort import Labelled
-    >>> list(make_methods(["learned", "lda"], Labelled(*gm.datasets.synth_2d(0), None, None, []), 0))
-    ['learned', 'lda']
+    >>> list(make_methods(["groundmetric", "lda"], Labelled(*gm.datasets.synth_2d(0), None, None, []), 0))
+    ['groundmetric', 'lda']
     """
     from ..estimators.preprocessing import SelectedFeatures
 
@@ -207,12 +209,11 @@ def _names() -> tuple[str, ...]:
 
 def _method(name: str, seed: int) -> Any:
     from .. import baselines
-    from ..estimators import GroundMetricLearner, GroundMetricLearnerCV
+    from ..estimators import GroundMetricLearner, GroundMetricLearnerCV, TransportClassifier
 
-    if name == "learned":
-        return GroundMetricLearnerCV(random_state=seed)
-    if name == "defaults":
-        return GroundMetricLearner(random_state=seed)
+    own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner, "learned": GroundMetricLearnerCV}
+    if FORMER.get(name, name) in own:
+        return own[FORMER.get(name, name)](random_state=seed)
     if name not in baselines.BASELINES:
         raise ValueError(f"no method is called {name!r}: expected some of {', '.join(_names())}")
     method = baselines.by_name(name)
@@ -257,7 +258,7 @@ def evaluate(
     resume : path or None
         File of the fits that are done.
     """
-    from ..evaluation import compare, permutation_test
+    from ..evaluation import compare
 
     splitter = Splitter(cv, n_splits, cohort.groups, seed)
     splits = splitter(cohort.y)
@@ -273,13 +274,30 @@ def evaluate(
     if n_permutations:
         log(f"permuting labels {n_permutations} times")
         again = {"leave-one-group-out": splits, "k-fold": n_splits, "shuffle-split": splitter}[cv]
-        test = permutation_test(
-            chosen[methods[0]], cohort.D, cohort.y, cv=again, groups=cohort.groups, n_permutations=n_permutations,
-            score=SCORE, class_weight=CLASS_WEIGHT, n_jobs=n_jobs, random_state=seed, verbose=verbose,
+        test = _against_chance(
+            chosen[methods[0]], cohort, again, n_permutations=n_permutations, n_jobs=n_jobs, random_state=seed,
+            verbose=verbose,
         )  # fmt: skip
     log("drawing")
     pictures = draw(found, chosen, cohort, folder)
     return _write(found, test, cohort, pictures, folder)
+
+
+def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> PermutationTest:
+    """An ensemble holds samples out itself, on features that are chosen once: their variance knows no labels."""
+    from ..estimators import TransportClassifier
+    from ..estimators.preprocessing import SelectedFeatures, with_features
+    from ..evaluation import permutation_test
+
+    inner, D = method, cohort.D
+    if isinstance(method, SelectedFeatures) and isinstance(method.method, TransportClassifier):
+        inner = method.method
+        D = with_features(D, SelectedFeatures(inner, method.rule).choose(D))
+    if isinstance(inner, TransportClassifier):
+        return permutation_test(inner, D, cohort.y, groups=cohort.groups, **options)
+    return permutation_test(
+        method, D, cohort.y, cv=cv, groups=cohort.groups, score=SCORE, class_weight=CLASS_WEIGHT, **options
+    )
 
 
 def _notes(cohort: Labelled, max_points: int | None) -> list[str]:
@@ -349,8 +367,9 @@ def _write(
     text = [f"# {len(cohort.D)} samples: {', '.join(f'{count} {label}' for label, count in labels.items())}"]
     if test is not None:
         text.append(
-            f"{found.methods[0]}, against chance: {SCORE.replace('_', ' ')} {test.statistic:.2f}, p = {test.p:.3g} "
-            f"({test.null.size} permutations of {test.exchanged}; {test.arrangements} arrangements in all)"
+            f"{found.methods[0]}, against chance: {test.score.replace('_', ' ')} {test.statistic:.2f}, "
+            f"p = {test.p:.3g} ({test.null.size} permutations of {test.exchanged}; {test.arrangements} arrangements in "
+            "all)"
         )
     learned = f"samples by {found.methods[0]}, learned from the first training part (filled), and their distances"
     shown = {"scores.png": "scores of all methods with 95% intervals, and of guessing", "samples.png": learned}

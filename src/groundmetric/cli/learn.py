@@ -25,11 +25,17 @@ from .options import (
 )
 
 OPTION_OF = {
-    "sample_key": "--sample", "label_key": "--label", "batch_key": "--batch", "cell_type_key": "--cell-type",
+    "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "batch_key": "--batch",
+    "cell_type_key": "--cell-type", "learner": "--learner", "strength": "--strength", "checkpoint": "--checkpoint",
     "n_cells": "--cells-per-sample", "resample": "--resample", "layer": "--layer", "use_rep": "--rep",
     "genes": "--genes", "n_components": "--components",
 }  # fmt: skip
 TOP = 10
+# Scores of samples while they were left out, as they are called in lines for people.
+SCORES = {
+    "balanced_accuracy": "balanced accuracy", "log_probability": "log-probability", "r2": "R²",
+    "log_likelihood": "log-likelihood",
+}  # fmt: skip
 
 
 def add(commands: Any) -> None:
@@ -41,6 +47,11 @@ def add(commands: Any) -> None:
     command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
     command.add_argument("--target", choices=("classes", "ordered"), default="classes",
                          help="ordered: labels are numbers or ordered categories (%(default)s)")  # fmt: skip
+    command.add_argument("--learner", choices=("ensemble", "single"),
+                         help="ensemble: members from halves of the patients, judged on the others; single: the "
+                         "published method on all samples (ensemble, or single where --components, --strength, "
+                         "--checkpoint, --batch or --resample ask for it)")  # fmt: skip
+    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
     command.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
     command.add_argument("--layer", help="use this layer rather than X")
@@ -52,9 +63,11 @@ def add(commands: Any) -> None:
                          help="drawn at most; or all (%(default)s)")  # fmt: skip
     command.add_argument("--resample", action="store_true", help="draw other cells for every epoch; takes longer")
     command.add_argument("--cell-type", metavar="COLUMN", help="column of obs that is counted (cell_type, if there)")
-    command.add_argument("--components", metavar="N", type=count, help="dimensions of the learned space (5)")
-    command.add_argument("--strength", metavar="X", type=number, default=0.1, help="of the penalty (%(default)s)")
-    command.add_argument("--epochs", metavar="N", type=count, default=50, help="of learning, at most (%(default)s)")
+    command.add_argument("--components", metavar="N", type=count,
+                         help="dimensions of the learned space of a single learner (5)")  # fmt: skip
+    command.add_argument("--strength", metavar="X", type=number, help="of the penalty of a single learner (0.1)")
+    command.add_argument("--epochs", metavar="N", type=count,
+                         help="of learning, at most (10 of a member, 50 of a single learner)")  # fmt: skip
     command.add_argument("--checkpoint", metavar="FILE",
                          help="keep the state of learning here, and go on from it if there is one; Ctrl-C then ends "
                          "learning after the present step, a second one at once")  # fmt: skip
@@ -73,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
     if findings["interrupted"]:
         more = "" if options.checkpoint is None else "; the same command with --force goes on from there"
-        raise KeyboardInterrupt(f"after {findings['epochs']} of {options.epochs} epochs{more}")
+        raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{more}")
 
 
 def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
@@ -97,19 +110,18 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             find_column(source.obs, options.cell_type, "cell_type_key")
     log(f"reading {options.cells}, learning (after an installation, code is compiled once, up to a minute)")
     started = time.perf_counter()
+    given = {"n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
+             "checkpoint": options.checkpoint}  # fmt: skip
     cells = tl.learn(
-        options.cells, options.sample, options.label, batch_key=options.batch, target=options.target,
-        layer=options.layer, use_rep=options.rep, genes=options.genes, n_cells=options.cells_per_sample,
-        resample=options.resample, random_state=options.seed, n_components=options.components,
-        strength=options.strength, max_epochs=options.epochs, n_jobs=options.jobs, verbose=1,
-        checkpoint=options.checkpoint,
+        options.cells, options.sample, options.label, learner=options.learner, group_key=options.group,
+        batch_key=options.batch, target=options.target, layer=options.layer, use_rep=options.rep, genes=options.genes,
+        n_cells=options.cells_per_sample, resample=options.resample, random_state=options.seed, n_jobs=options.jobs,
+        verbose=1, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     assert cells is not None  # of a file, an AnnData is returned
     learned = time.perf_counter() - started
     entry = cells.uns["groundmetric"]
-    epochs = len(entry["history"]["loss"])
-    if epochs == 0:
-        raise KeyboardInterrupt("before the first epoch was done")
+    course = _course(entry)
     log(f"learned in {learned:.1f} s; measuring the distances between {cells.obs[options.sample].nunique()} samples")
     samples = tl.samples(cells, cell_type_key=options.cell_type, n_jobs=options.jobs, verbose=1)
     log("writing")
@@ -119,19 +131,31 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "command": "learn",
         "cells": str(options.cells),
         "params": entry["params"],
-        "learner": entry["learner"],
+        "learner": {name: getattr(value, "tolist", lambda value=value: value)() for name, value in
+                    entry["learner"].items()},
         "n_cells": cells.n_obs,
         "n_features": len(entry["metric"]["features"]),
         "n_samples": samples.n_obs,
         "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
-        "epochs": epochs,
-        "converged": entry["converged"],
-        "interrupted": epochs < options.epochs and not entry["converged"],
-        "loss": [float(entry["history"]["loss"][k]) for k in (0, -1)],
+        **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),
         "files": files,
-    }
+    }  # fmt: skip
+
+
+def _course(entry: dict[str, Any]) -> dict[str, Any]:
+    """How learning went: what an ensemble says of samples that were left out, or the epochs of a single learner."""
+    if "ensemble" in entry:
+        found = entry["ensemble"]
+        return {"held_out": found["scores"], "weights": found["weights"], "members": found["n_members"],
+                "interrupted": False}  # fmt: skip
+    loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
+    if len(loss) == 0:
+        raise KeyboardInterrupt("before the first epoch was done")
+    return {"epochs": len(loss), "converged": entry["converged"],
+            "interrupted": len(loss) < most and not entry["converged"],
+            "loss": [float(loss[k]) for k in (0, -1)]}  # fmt: skip
 
 
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
@@ -153,15 +177,29 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
 def summary(findings: dict[str, Any]) -> str:
     """What was found, for people."""
     labels = ", ".join(f"{count} {label}" for label, count in findings["labels"].items())
-    top = ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items())
-    ended = (
-        "converged" if findings["converged"] else "interrupted" if findings["interrupted"] else "stopped at the last"
-    )
     facts = {
         "learned from": f"{findings['n_samples']} samples ({labels}), {findings['n_cells']:,} cells, "
         f"{findings['n_features']:,} features",
-        "training": f"{findings['epochs']} epochs ({ended}), {findings['seconds']:.1f} s",
-        "loss": f"{findings['loss'][0]:.3f} at first, {findings['loss'][1]:.3f} at last",
-        "most important": top,
+        **(_of_ensemble(findings) if "held_out" in findings else _of_epochs(findings)),
+        "most important": ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items()),
     }
     return "\n".join(f"{name:<16}{text}" for name, text in facts.items())
+
+
+def _of_ensemble(findings: dict[str, Any]) -> dict[str, str]:
+    weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
+    return {
+        "training": f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s",
+        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items()),
+        "what counts": ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights),
+    }
+
+
+def _of_epochs(findings: dict[str, Any]) -> dict[str, str]:
+    ended = (
+        "converged" if findings["converged"] else "interrupted" if findings["interrupted"] else "stopped at the last"
+    )
+    return {
+        "training": f"{findings['epochs']} epochs ({ended}), {findings['seconds']:.1f} s",
+        "loss": f"{findings['loss'][0]:.3f} at first, {findings['loss'][1]:.3f} at last",
+    }

@@ -19,11 +19,16 @@ def add(commands: Any) -> None:
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
     command.add_argument("-o", "--output", metavar="FILE", help="page to write (report.html in RUN)")
     command.add_argument("--title", help="of the page")
-    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
+    command.add_argument(
+        "--group",
+        metavar="COLUMN",
+        help="column of obs: the patient, who is never divided (that of learn, if it had one)",
+    )
     command.add_argument("--cell-type", metavar="COLUMN", help="column of obs (cell_type, if there)")
     command.add_argument("--gene-sets", metavar="FILE.gmt", help="names the processes that axes have to do with")
     command.add_argument("--refits", metavar="N", type=whole, default=20,
-                         help="from samples drawn anew, for the stability of genes (%(default)s)")  # fmt: skip
+                         help="of a single learner from samples drawn anew, for the stability of genes (%(default)s); "
+                         "of an ensemble, its members tell")  # fmt: skip
     command.add_argument("--permutations", metavar="N", type=whole, default=0, help=PERMUTATIONS)
     command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,
                          help="score held-out samples, against quick baselines")  # fmt: skip

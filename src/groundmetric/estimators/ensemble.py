@@ -480,7 +480,7 @@ def _weights(geometry: Geometry, codes: np.ndarray, kind: str, inside: np.ndarra
         ratios, spread = feature_ratios(geometry.quantiles[inside], codes[inside])
         spread = spread + np.median(spread)
         return strongest_features(ratios / np.where(spread > 0, spread, 1.0))
-    return strongest_features(geometry.features.statistics(codes, inside))
+    return strongest_features(geometry.features.statistics(codes, inside, moderated=True))
 
 
 def _refine(

@@ -104,13 +104,16 @@ class SelectedFeatures(Prepared):
         self.rule = rule
 
     def _prepare(self, D: Distributions) -> None:
+        self.places_ = self.choose(D)
+
+    def choose(self, D: Distributions) -> np.ndarray:
+        """Columns of the features that the rule selects in these distributions."""
         variance = D.with_mass().moments(weighted=False)[1]
         if self.rule == "variance":
             chosen = np.flatnonzero(variance > variance.mean())
-            self.places_ = chosen if chosen.size else np.arange(variance.size)  # all vary the same
-            return
+            return chosen if chosen.size else np.arange(variance.size)  # all vary the same
         check_number("rule", self.rule, low=1, whole=True)
-        self.places_ = np.sort(np.argsort(-variance, kind="stable")[: int(self.rule)])
+        return np.sort(np.argsort(-variance, kind="stable")[: int(self.rule)])
 
     def _show(self, points: Any) -> Any:
         return points[:, self.places_]

@@ -110,12 +110,13 @@ class FeatureDistances:
         for i in range(n):
             self.values[i] = np.abs(quantiles[self.partners[i]] - quantiles[i]).mean(axis=1)
 
-    def statistics(self, codes: np.ndarray, inside: np.ndarray | None = None) -> np.ndarray:
+    def statistics(self, codes: np.ndarray, inside: np.ndarray | None = None, *, moderated: bool = False) -> np.ndarray:
         """t of each feature: how much farther distributions are from unlike than from like ones, over its error.
 
         Only distributions `inside` take part. With classes, every other class counts the same; with numbers, a pair
         counts by how much farther apart its values are than others of the same distribution. `codes` may have rows, one
-        for each arrangement of the labels; then so has the result.
+        for each arrangement of the labels; then so has the result. Of few distributions, some features have a small
+        error by luck; `moderated` adds the median error to that of each (Tusher, Tibshirani & Chu 2001).
         """
         rows = np.atleast_2d(codes)
         inside = np.ones(rows.shape[1], dtype=bool) if inside is None else inside
@@ -133,7 +134,9 @@ class FeatureDistances:
                 count[known] += 1
         n = np.maximum(count, 2)
         variance = np.maximum(squares - total**2 / n, 0.0) / (n - 1)
-        found = np.where(count < 2, 0.0, total / n / (np.sqrt(variance / n) + 1e-9))
+        error = np.sqrt(variance / n)
+        error = error + np.median(error, axis=1, keepdims=True) if moderated else error
+        found = np.where(count < 2, 0.0, total / n / (error + 1e-9))
         return found if codes.ndim == 2 else found[0]
 
 

@@ -32,7 +32,7 @@ def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -
     Parameters
     ----------
     record : learner, mapping or AnnData
-        Fitted learner, its `history_`, or AnnData with `uns[key]["history"]`.
+        Fitted learner, its `history_`, or AnnData with `uns[key]["history"]`. An ensemble has no epochs of its own.
     ax : matplotlib axes or None
         Axes to draw on; None: a new figure.
     key : str, default="groundmetric"
@@ -52,7 +52,7 @@ def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -
     [100.0, 50.0]
     """
     with axes(ax) as ax:
-        record = entry(record, "uns", key)["history"] if is_anndata(record) else getattr(record, "history_", record)
+        record = _epochs(record, key)
         loss, solved, saved, active = (np.asarray(record[name]) for name in ("loss", "solved", "saved", "active"))
         held_out = np.asarray(record.get("validation_loss", np.nan))
         epochs = np.arange(1, loss.size + 1)
@@ -71,6 +71,21 @@ def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -
         ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
         legends.above(ax, drawn, length=2.4)
     return ax
+
+
+def _epochs(record: Any, key: str) -> Any:
+    """The history of a single learner."""
+    found = entry(record, "uns", key) if is_anndata(record) else record
+    what = f"uns[{key!r}]" if is_anndata(record) else type(record).__name__
+    if "ensemble" in found if is_anndata(record) else hasattr(found, "importances_"):
+        raise ValueError(
+            f"{what} is of an ensemble, which has no history of epochs: draw its importances (pl.importance), or learn "
+            "with learner='single'"
+        )
+    history = found.get("history") if is_anndata(record) else getattr(found, "history_", found)
+    if history is None:
+        raise ValueError(f"{what} has no history of epochs: give the AnnData that tl.learn was run on")
+    return history
 
 
 def scores(

@@ -13,11 +13,13 @@ import numpy as np
 import pandas as pd
 
 from .._anndata.annotations import find_column
+from .._anndata.store import EnsembleResults
 from ..interpret import over_representation, read_gmt
 from ..interpret.axes import Layout
 from . import summary
 from .content import (  # fmt: skip
     Axis,
+    Caution,
     CellMap,
     Column,
     Content,
@@ -29,11 +31,28 @@ from .content import (  # fmt: skip
     column_of,
     columns_of,
 )
-from .run import Directions, Log, Run, directions, evaluate, has_values, refit, relevance, type_relevance
+from .run import (  # fmt: skip
+    Directions,
+    Log,
+    Run,
+    by_members,
+    directions,
+    evaluate,
+    has_values,
+    refit,
+    relevance,
+    type_relevance,
+)
 
 MOST_CELLS, MOST_GENES, PER_AXIS = 3000, 300, 12
 TOP, MOST_SETS, SURE = 50, 8, 0.05  # genes of an axis that are tested, sets that are shown, q below which they are
 TYPES = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # columns taken for cell types
+KINDS = {
+    "univariate": "weights of single features, by how much farther unlike samples are than like ones",
+    "anova": "weights of single features, by the variance between samples that labels explain",
+    "learned": "the first, moved by triplets of samples under optimal transport",
+    "euclidean": "nothing: standardised features, all alike",
+}
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "anndata")
 
 
@@ -61,13 +80,14 @@ def collect(
     title : str or None, default=None
         Title of the page; None: what tells the labels apart.
     group_key : str or None, default=None
-        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together.
+        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together. None: that of
+        `tl.learn`, where it had one.
     cell_type_key : str or None, default=None
         Column of `obs` with the cell types; None: "cell_type" or the like, where there is one.
     gene_sets : str, path or None, default=None
         GMT file, to name the processes of the axes.
     refits : int, default=20
-        Fits on samples drawn anew, for the stability of genes; 0: none.
+        Fits on samples drawn anew, for the stability of genes; 0: none. An ensemble needs none: its members tell.
     permutations : int, default=0
         Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
     evaluation : bool, default=True
@@ -97,6 +117,7 @@ def collect(
     """
     type_key = _type_key(run, cell_type_key)
     left_out: list[str] = []
+    group_key = run.group_key if group_key is None else group_key
     working: dict[str, Any] = {"group_key": group_key, "n_jobs": n_jobs, "verbose": verbose, "log": log}
     axes = directions(run, n_jobs, log)
     processes: list[Table | None] = [None] * len(axes.share)
@@ -107,8 +128,12 @@ def collect(
         left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
     scores = _optional(left_out, "Scores on held-out samples", run, evaluation, "leave out --no-evaluate",
                   lambda: evaluate(run, permutations=permutations, **working))  # fmt: skip
-    stable = _optional(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
-                  lambda: refit(run, refits=refits, permutations=permutations, **working))  # fmt: skip
+    if run.results is not None:
+        testable = permutations if has_values(run) and run.results.numbers is None else 0
+        stable = by_members(run, group_key=group_key, permutations=testable, log=log)
+    else:
+        stable = _optional(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
+                      lambda: refit(run, refits=refits, permutations=permutations, **working))  # fmt: skip
     if not permutations:
         left_out.append("Test against chance and q-values of genes: give --permutations 199.")
     types = None
@@ -130,13 +155,8 @@ def collect(
         facts=facts_of(run),
         summary=_summary(run, scores, stable, types, feature),
         cautions=[
-            *summary.cautions_of(run.samples.obs, run.label_key, run.sample_key, group_key),
-            *summary.cautions_of_training(
-                run.stored.params,
-                bool(run.entry["converged"]),
-                len(run.entry["history"]["loss"]),
-                bool(run.findings.get("interrupted")),
-            ),
+            *summary.cautions_of(_without_results(run), run.label_key, run.sample_key, group_key),
+            *_cautions_of_training(run),
         ],
         samples=samples,
         cells=cells,
@@ -144,11 +164,35 @@ def collect(
         feature=feature,
         axes=axis_list(run, axes, processes),
         types=types,
-        history={name: np.asarray(values) for name, values in run.entry["history"].items()},
+        history={name: np.asarray(values) for name, values in run.entry.get("history", {}).items()},
         evaluation=scores,
         left_out=left_out,
         parts=parts,
+        kinds=None if run.results is None else kind_table(run.results),
     )
+
+
+def _without_results(run: Run) -> pd.DataFrame:
+    """What was known of the samples before: what is predicted goes with the label, and is no batch."""
+    own = [name for name in run.samples.obs.columns if str(name).startswith(f"{run.key}_")]
+    return run.samples.obs.drop(columns=own)
+
+
+def _cautions_of_training(run: Run) -> list[Caution]:
+    if run.results is not None:
+        return [*summary.cautions_of_training(run.stored.params, True, 0), *summary.cautions_of_ensemble(run.results)]
+    epochs = len(run.entry["history"]["loss"])
+    return summary.cautions_of_training(
+        run.stored.params, bool(run.entry["converged"]), epochs, bool(run.findings.get("interrupted"))
+    )
+
+
+def kind_table(results: EnsembleResults) -> Table:
+    """A row per kind of member, by its weight in the metric."""
+    fields = [Field("Kind"), Field("What it learns"), Field("Weight in the metric", ".0%", bar=True)]
+    weights = sorted(results.weights.items(), key=lambda item: -item[1])
+    rows: list[list[Any]] = [[kind, KINDS.get(kind, ""), weight] for kind, weight in weights]
+    return Table("kinds", f"Kinds of the {results.n_members} members, and what does not look at labels", fields, rows)
 
 
 def _title(run: Run) -> str:
@@ -191,7 +235,7 @@ def _summary(run: Run, scores: Evaluation | None, stable: Any, types: Table | No
     drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
     sentences = [
         summary.describe_data(drawn, label_counts(run), run.label_key, len(names), feature),
-        *summary.describe_scores(scores),
+        *summary.describe_scores(scores, None if run.results is None else run.results.scores),
         summary.describe_genes(names, shares[order].tolist(), feature),
         summary.describe_stability(stable, names, feature),
         summary.describe_types(types),
@@ -220,15 +264,21 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
         + (f" chosen by {params['genes']!r}" if run.is_expression else ""),
     }
     shown = {name: str(value) for name, value in learner.items() if name not in ("verbose", "n_jobs")}
-    history = run.entry["history"]
-    stopped = "interrupted" if findings.get("interrupted") else "stopped at the last"
     course = {
-        "Epochs": f"{len(history['loss'])} ({'converged' if run.entry['converged'] else stopped})",
+        **_course(run),
         "Time": f"{findings['seconds']:.1f} s" if findings.get("seconds") is not None else "not noted",
         "Seed": str(params.get("random_state", 0)),
     }
     versions = {"groundmetric": str(run.entry["version"]), "Python": platform.python_version(), **_versions()}
     return {"Data": data, "Training": course, "Parameters": shown, "Versions": versions}
+
+
+def _course(run: Run) -> dict[str, str]:
+    if run.results is not None:
+        return {"Learner": "ensemble", "Members": str(run.results.n_members)}
+    stopped = "interrupted" if run.findings.get("interrupted") else "stopped at the last"
+    epochs = len(run.entry["history"]["loss"])
+    return {"Learner": "single", "Epochs": f"{epochs} ({'converged' if run.entry['converged'] else stopped})"}
 
 
 def _versions() -> dict[str, str]:
@@ -242,12 +292,15 @@ def _versions() -> dict[str, str]:
 
 
 def sample_map(run: Run) -> tuple[SampleMap, list[str]]:
-    obs, distances = run.samples.obs, np.asarray(run.samples.obsp[f"{run.key}_distances"])
+    """The samples in the plane, by distances out of bag where there are some: these hold for new samples too."""
+    out_of_bag = f"{run.key}_out_of_bag" in run.samples.obsp
+    obs = run.samples.obs
+    distances = np.asarray(run.samples.obsp[f"{run.key}_{'out_of_bag' if out_of_bag else 'distances'}"])
     names = [str(name) for name in run.samples.obs_names]
     columns, unused = columns_of(obs.drop(columns=run.sample_key, errors="ignore"), [run.label_key])
     layout = Layout(distances, columns[0].groups)
     quality = _squared_correlation(distances, layout.positions)
-    return SampleMap(names, layout.positions, columns, distances, layout.by_class, quality), unused
+    return SampleMap(names, layout.positions, columns, distances, layout.by_class, quality, out_of_bag), unused
 
 
 def _squared_correlation(distances: np.ndarray, places: np.ndarray) -> float:

@@ -43,6 +43,7 @@ class SampleMap:
     distances: np.ndarray
     order: np.ndarray
     kept_variance: float  # squared correlation of the distances in the plane with the distances
+    out_of_bag: bool = False  # whether distances are by members that were not learned from both samples
 
 
 @dataclass(frozen=True)
@@ -231,13 +232,15 @@ class Content:
     types : Table or None
         Cell types; None: left out.
     history : dict of str to array
-        Training by epoch, as `pl.history` draws it.
+        Training by epoch, as `pl.history` draws it; empty of an ensemble.
     evaluation : Evaluation or None
         Scores on held-out samples; None: left out.
     left_out : list of str
         What the page lacks, and how to get it.
     parts : sequence of Part, default=()
         Sections that the caller adds.
+    kinds : Table or None, default=None
+        Of an ensemble, the weights of its kinds of members.
 
     Examples
     --------
@@ -266,6 +269,7 @@ class Content:
     evaluation: Evaluation | None
     left_out: list[str] = field(default_factory=list)
     parts: Sequence[Part] = ()
+    kinds: Table | None = None
 
 
 def columns_of(obs: pd.DataFrame, first: list[str], most: int = MOST_CLASSES) -> tuple[list[Column], list[str]]:

@@ -5,6 +5,7 @@ What takes long is computed once and stored in a cache in the folder of the run.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -22,13 +23,16 @@ import numpy as np
 from .. import __version__, baselines, tl
 from .._anndata.annotations import samples_of
 from .._anndata.cohort import INSIDE, Labelled, read_cohort
-from .._anndata.store import RUN_CELLS, Stored, check_parts, read_entry, trained_from
+from .._anndata.store import N_TOP, RUN_CELLS, EnsembleResults, Stored, check_parts, read_entry, trained_from
 from .._internal.cache import Cache
 from .._internal.tables import without_nan
-from ..estimators import GroundMetricLearner
+from ..distributions import Distributions
+from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, compare, folds, permutation_test
-from ..interpret import stability
+from ..evaluation._run import Result
+from ..evaluation.scores import encode, score_codes
+from ..interpret import feature_significance, stability
 from ..interpret.axes import canonical_axes
 from ..interpret.flows import annotation_relevance
 from ..learning.options import read_parameters
@@ -42,9 +46,10 @@ SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "learned metric"
 QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
 FOLDS, NEIGHBORS = 5, 5
+EXCHANGES = 1999  # of labels, for the q-values of features of an ensemble
 PARTNERS = 5  # samples of every class that a sample is compared with
 CACHE = "report.cache"  # file in the folder of a run
-FORMAT = 3  # of what is cached: with another number, and it is computed anew
+FORMAT = 4  # of what is cached: with another number, and it is computed anew
 Log = Callable[[str], None]
 
 
@@ -111,7 +116,9 @@ class Run:
         _check_findings(findings, path)
         run = cls(ad.read_h5ad(path / RUN_CELLS), ad.read_h5ad(path / SAMPLES), cls._values(findings["cells"], path),
                   findings, path)  # fmt: skip
-        check_parts(run.cells.uns.get(run.key, {}), ("metric", "learner", "history", "converged"), run.key)
+        entry = run.cells.uns.get(run.key, {})
+        course = ("ensemble",) if "ensemble" in entry else ("history", "converged")
+        check_parts(entry, ("metric", "learner", *course), run.key)
         return run
 
     @staticmethod
@@ -128,12 +135,20 @@ class Run:
     def stored(self) -> Stored:
         return read_entry(self.cells.uns.get(self.key), self.key, "the run")
 
+    @cached_property
+    def results(self) -> EnsembleResults | None:
+        """What an ensemble says of its training samples; None of a single learner."""
+        return EnsembleResults.read(self.entry)
+
     @property
     def learner(self) -> dict[str, Any]:
         """The parameters of the learner, as numbers and text."""
-        return {
-            name: getattr(value, "item", lambda value=value: value)() for name, value in self.entry["learner"].items()
-        }
+        return {name: _plain(value) for name, value in self.entry["learner"].items()}
+
+    @property
+    def group_key(self) -> str | None:
+        """Column of the patients whom learning did not divide."""
+        return self.stored.params.get("group_key")
 
     @property
     def sample_key(self) -> str:
@@ -146,6 +161,13 @@ class Run:
     @property
     def is_expression(self) -> bool:
         return self.stored.params.get("use_rep") is None
+
+
+def _plain(value: Any) -> Any:
+    """A number or text; an array of names as a tuple."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.kind in "biuf" else tuple(map(str, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def cached(run: Run, name: str, parameters: Any, compute: Callable[[], Any]) -> Any:
@@ -297,16 +319,23 @@ def evaluate(
     def test() -> dict[str, Any]:
         log(f"permuting labels {permutations} times")
         cohort = read_once()
+        options: dict[str, Any] = {"n_jobs": n_jobs, "random_state": 0, "verbose": verbose}
+        if run.results is not None:
+            D = _of_the_metric(run, cohort)
+            return permutation_test(
+                learner_of(run), D, cohort.y, groups=cohort.groups, n_permutations=permutations, **options
+            ).to_dict()
         return permutation_test(
             _methods(run, cohort)[LEARNED], cohort.D, cohort.y, cv=_folds(cohort), groups=cohort.groups,
             n_permutations=permutations, score=SCORE, class_weight=CLASS_WEIGHT, n_neighbors=_voters(_splits(cohort)),
-            n_jobs=n_jobs, random_state=0, verbose=verbose,
+            **options,
         ).to_dict()  # fmt: skip
 
     scores = cached(
         run, "scores", [group_key, FOLDS, QUICK], lambda: _scores(run, read_once(), group_key, n_jobs, verbose, log)
     )
-    against = cached(run, "permutations", [group_key, FOLDS, permutations], test) if permutations else None
+    testable = permutations and (run.results is None or run.results.numbers is None)
+    against = cached(run, "permutations", [group_key, FOLDS, permutations], test) if testable else None
     return Evaluation(**scores, test=against)
 
 
@@ -315,21 +344,78 @@ def _scores(
 ) -> dict[str, Any]:
     number = _folds(cohort)
     log(f"comparing the learned metric with {', '.join(QUICK)} on held-out samples ({number} folds)")
-    splits = _splits(cohort)
+    splits, methods = _splits(cohort), _methods(run, cohort)
+    if run.results is not None:
+        del methods[LEARNED]
     found = compare(
-        _methods(run, cohort), cohort.D, cohort.y, cv=splits, groups=cohort.groups, n_neighbors=_voters(splits),
+        methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups, n_neighbors=_voters(splits),
         class_weight=CLASS_WEIGHT, points=False, n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
+    if run.results is not None:
+        found = with_held_out(found, _held_out(run, run.results, cohort, group_key, log))
     held = f"the samples, those of one {group_key} together," if group_key else "the samples"
     return {
         "score": SCORE,
         "chance": 1 / len(found.classes),
         "rows": [_row(found, method) for method in found.methods],
-        "how": f"In each of {number} folds, a part of {held} is held out, everything is learned from the others, and "
-        f"each held-out sample is given the label of the {_voters(splits)} samples nearest to it, where each label "
-        "counts the same, however many samples have it",
+        "how": _how(run, number, held, _voters(splits)),
         "notes": [*cohort.notes, *found.notes],
     }
+
+
+def _how(run: Run, number: int, held: str, voters: int) -> str:
+    votes = (
+        f"each held-out sample is given the label of the {voters} samples nearest to it, where each label counts the "
+        "same, however many samples have it"
+    )
+    if run.results is None:
+        return (
+            f"In each of {number} folds, a part of {held} is held out, everything is learned from the others, and "
+            f"{votes}"
+        )
+    return (
+        f"The learned metric is that of an ensemble: each member learns from half of {held} and each sample is given "
+        "the label that is predicted from distances by members that have not learned from it, while it is left out. "
+        f"For the other methods, a part of {held} is held out in each of {number} folds, and {votes}"
+    )
+
+
+def _held_out(run: Run, results: EnsembleResults, cohort: Labelled, group_key: str | None, log: Log) -> np.ndarray:
+    """Probabilities of the classes while samples were left out, in the order of the cohort.
+
+    They are those of the run, so that there is one score everywhere; learned again only where other groups are kept
+    together than in the run.
+    """
+    classes = np.unique(cohort.y)
+    if group_key != run.group_key:
+        log(f"learning again, samples of one {group_key} kept together")
+        numbers = None
+        if results.numbers is not None:
+            place = dict(zip(results.labels.tolist(), results.numbers, strict=True))
+            numbers = np.array([place[label] for label in np.asarray(cohort.y).tolist()])
+        learner = learner_of(run)
+        assert isinstance(learner, GroundMetricEnsemble)
+        learner.fit(_of_the_metric(run, cohort), cohort.y if numbers is None else numbers, groups=cohort.groups)
+        results = EnsembleResults.of(learner, cohort.D.names, np.asarray(cohort.y), numbers)
+    places = {name: k for k, name in enumerate(results.samples)}
+    return results.probabilities(classes)[[places[str(name)] for name in cohort.D.names]]
+
+
+def with_held_out(found: Comparison, probabilities: np.ndarray) -> Comparison:
+    """The comparison with the learned metric as its first method, by predictions that are known already."""
+    codes = encode(np.asarray(found.labels), np.asarray(found.classes))
+    own = []
+    for _, test in found.splits:
+        scores = {name: float(value) for name, value in score_codes(codes[test], probabilities[test]).items()}
+        own.append(Result(scores={"distributions": scores}, probabilities=probabilities[test].tolist()))
+    return dataclasses.replace(found, results={LEARNED: own, **found.results})
+
+
+def _of_the_metric(run: Run, cohort: Labelled) -> Distributions:
+    """The cohort with the features that the metric has."""
+    assert cohort.D.features is not None
+    position = {name: f for f, name in enumerate(cohort.D.features)}
+    return with_features(cohort.D, np.array([position[name] for name in run.stored.features]))
 
 
 def _splits(cohort: Labelled) -> list[Split]:
@@ -357,18 +443,19 @@ def _methods(run: Run, cohort: Labelled) -> dict[str, Any]:
     return methods if cohort.rule is None else {n: SelectedFeatures(m, cohort.rule) for n, m in methods.items()}
 
 
-def learner_of(run: Run) -> GroundMetricLearner:
+def learner_of(run: Run) -> GroundMetricEnsemble | GroundMetricLearner:
     """The learner that was used, without its progress bar."""
-    known = GroundMetricLearner().get_params()
+    kind = GroundMetricLearner if run.results is None else GroundMetricEnsemble
+    known = kind().get_params()
     params = {name: value for name, value in read_parameters(run.learner).items() if name in known}
-    return GroundMetricLearner(**{**params, "verbose": 0, "n_jobs": None})
+    return kind(**{**params, "verbose": 0, "n_jobs": None})
 
 
 def _row(found: Comparison, method: str) -> dict[str, Any]:
     estimate = found.estimate(method, SCORE)
     row: dict[str, Any] = {
         "method": method, "status": found.status(method), "value": estimate.value, "low": estimate.low,
-        "high": estimate.high, "seconds": found.seconds(method),
+        "high": estimate.high, "seconds": found.seconds(method) if found.results[method][0].seconds else None,
     }  # fmt: skip
     if method != LEARNED:
         lead, p = found.against(LEARNED, SCORE)[method]
@@ -389,9 +476,7 @@ def refit(
         log(f"learning again {refits} times from samples drawn anew"
             + (f", {permutations} times with labels exchanged" if permutations else ""))  # fmt: skip
         cohort = cohort_of(run, group_key)
-        assert cohort.D.features is not None
-        position = {name: f for f, name in enumerate(cohort.D.features)}
-        D = with_features(cohort.D, np.array([position[name] for name in run.stored.features]))
+        D = _of_the_metric(run, cohort)
         learner = learner_of(run)
         learner.metric_ = run.stored.metric
         with warnings.catch_warnings(record=True) as caught:
@@ -422,4 +507,38 @@ def _stability_columns(found: Any) -> dict[str, Any]:
         "permutations": len(found.null),
         "n_top": found.n_top,
         "selected": 2,  # its column
+        "how": f"Learned again {len(found.refits)} times from samples drawn anew",
+        "of": "refits",
     }
+
+
+def by_members(run: Run, *, group_key: str | None, permutations: int, log: Log) -> dict[str, Any]:
+    """As `refit`, of an ensemble: its members are the refits, each learned from half of the samples."""
+    results = run.results
+    assert results is not None
+    columns = [*results.interval, results.selected]
+    between = "95% of the members lie between low and high, and so does the importance"
+    n_top = min(N_TOP, len(run.stored.features))
+    fields = [["Members, low", ".2%", False, between], ["Members, high", ".2%", False, between],
+              [f"In top {n_top}", ".0%", False, "share of the members, each of half of the samples"]]  # fmt: skip
+    if permutations:
+        q = cached(run, "q", [group_key, EXCHANGES], lambda: _q_values(run, group_key, log))
+        columns.append(np.array(q))
+        fields.append(["q", ".2g", False, "estimated share of false ones among genes as good, by permuted labels"])
+    table = np.column_stack(columns)
+    rows = {name: [float(value) for value in row] for name, row in zip(run.stored.features, table, strict=True)}
+    return {
+        "fields": fields, "rows": rows, "refits": results.n_members, "permutations": permutations, "n_top": n_top,
+        "selected": 2, "notes": [], "of": "members",
+        "how": f"In the {results.n_members} members of the ensemble, each learned from half of the samples",
+    }  # fmt: skip
+
+
+def _q_values(run: Run, group_key: str | None, log: Log) -> list[float]:
+    """Of all features, each transported alone: that is a sort, so that many permutations take little time."""
+    log(f"asking which features differ, with labels permuted {EXCHANGES} times")
+    cohort = cohort_of(run, group_key)
+    found = feature_significance(
+        _of_the_metric(run, cohort), cohort.y, groups=cohort.groups, n_permutations=EXCHANGES, random_state=0
+    )
+    return [float(value) for value in found.discoveries.q]

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import stats
 from scipy.stats import contingency
 
+from .._anndata.store import EnsembleResults
 from .content import Caution, Evaluation, Table
 
 FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50
@@ -27,8 +28,14 @@ def describe_data(n_cells: int, counts: dict[str, int], label: str, n_features: 
     )
 
 
-def describe_scores(found: Evaluation | None) -> list[str]:
-    """How well the label of unseen samples is found, against the best other method and against chance."""
+def describe_scores(found: Evaluation | None, held_out: dict[str, float] | None = None) -> list[str]:
+    """How well the label of unseen samples is found, against the best other method and against chance.
+
+    `held_out` are the scores of an ensemble, which it has without an evaluation.
+    """
+    if found is None and held_out is not None:
+        shown = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in held_out.items())
+        return [f"On samples while they were left out, by members that had not learned from them: {shown}."]
     if found is None:
         return [
             "Whether this carries over to samples that were not learned from was not tested here. The maps below show "
@@ -101,8 +108,7 @@ def describe_stability(found: dict | None, top: Sequence[str], feature: str) -> 
     shares = [found["rows"][name][column] for name in top[:n] if name in found["rows"]]
     often = sum(share >= 0.9 for share in shares)
     text = (
-        f"Learned again {found['refits']} times from samples drawn anew, {often} of the top {n} {feature}s are among "
-        f"the top {n} in at least 90% of the refits."
+        f"{found['how']}, {often} of the top {n} {feature}s are among the top {n} in at least 90% of the {found['of']}."
     )
     if not found["permutations"]:
         return text
@@ -252,6 +258,21 @@ def cautions_of_training(
             Caution("Training was stopped", f"It had not converged after {epochs} epochs: allow more with --epochs.")
         )
     return found
+
+
+def cautions_of_ensemble(results: EnsembleResults) -> list[Caution]:
+    """What the held-out predictions of an ensemble give rise to."""
+    scores = results.scores
+    guessing = -np.log(results.classes.size) if "log_probability" in scores else 0.0
+    if scores.get("log_probability", scores.get("r2", 0.0)) > guessing:
+        return []
+    return [
+        Caution(
+            "No better than guessing",
+            "What members predict for samples that were left out is no better than a guess: these samples do not show "
+            "that the label can be told from the cells, and the metric is mostly or wholly the Euclidean one.",
+        )
+    ]
 
 
 def _some(names: Any) -> str:

@@ -69,13 +69,14 @@ def write(
     title : str or None, default=None
         Title of the page; None: what tells the labels apart.
     group_key : str or None, default=None
-        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together.
+        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together. None: that of
+        `tl.learn`, where it had one.
     cell_type_key : str or None, default=None
         Column of `obs` with the cell types; None: "cell_type" or the like, where there is one.
     gene_sets : str, path or None, default=None
         GMT file, to name the processes of the axes.
     refits : int, default=20
-        Fits on samples drawn anew, for the stability of genes; 0: none.
+        Fits on samples drawn anew, for the stability of genes; 0: none. An ensemble needs none: its members tell.
     permutations : int, default=0
         Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
     evaluation : bool, default=True
@@ -268,8 +269,9 @@ def figures_of_page(content: Content) -> dict[str, Draw]:
         "distances": partial(_keyed, pl.heatmap, table, color=label.name)
         if label.is_class
         else partial(_keyed, pl.heatmap, samples.distances, y=one_class),
-        "training": partial(_keyed, pl.history, content.history),
     }
+    if content.history:
+        found["training"] = partial(_keyed, pl.history, content.history)
     if content.evaluation is not None:
         rows = {row["method"]: (row["value"], row["low"], row["high"]) for row in content.evaluation.rows}
         found["scores"] = partial(_keyed, pl.scores, rows, reference=content.evaluation.chance)

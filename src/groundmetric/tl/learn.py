@@ -19,6 +19,7 @@ from .._anndata.annotations import (  # fmt: skip
     constant_columns,
     draw,
     find_column,
+    groups_of,
     labels_of,
     moments,
     resolve,
@@ -26,12 +27,16 @@ from .._anndata.annotations import (  # fmt: skip
     warn_of_counts,
 )
 from .._anndata.source import Source, listed, project, read
-from .._anndata.store import Stored
+from .._anndata.store import EnsembleResults, Stored
+from .._internal.executor import InterruptedWarning
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
-from ..estimators import GroundMetricLearner
+from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..learning import Distances, Mapped, Ordered
-from ..supervision.labels import resolve_target
+from ..supervision.labels import read_labels, resolve_target
+
+LEARNERS = ("ensemble", "single")
+Learner = GroundMetricEnsemble | GroundMetricLearner
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,11 @@ class Values:
 class Fitted:
     """A learner after `fit`, with the columns that it learned from and their means."""
 
-    learner: GroundMetricLearner
+    learner: Learner
     columns: np.ndarray
     means: np.ndarray
     raw_counts: bool  # whether the values look like raw counts
+    results: EnsembleResults | None  # of an ensemble
 
 
 def fit(
@@ -75,9 +81,10 @@ def fit(
     rows: np.ndarray,
     samples: Samples,
     labels: pd.Series,
-    learner: GroundMetricLearner,
+    learner: Learner,
     *,
     strata: pd.Series | None = None,
+    groups: pd.Series | None = None,
     warn: bool = True,
     redraw: Callable[[int], np.ndarray] | None = None,
 ) -> tuple[Fitted, Any]:
@@ -91,6 +98,8 @@ def fit(
         By the name of the sample
     strata : Series or None
         Batches by the name of the sample
+    groups : Series or None
+        Patients by the name of the sample, whom an ensemble does not divide
     warn : bool
         Whether to warn of raw counts
     redraw : function or None
@@ -115,13 +124,34 @@ def fit(
         return _redrawn(D, values.matrix, again[known_samples[samples.codes[again]]], columns, samples)
 
     known_labels = labels.loc[D.names]
-    learner.fit(
-        D,
-        known_labels if isinstance(known_labels.dtype, pd.CategoricalDtype) else known_labels.to_numpy(),
-        strata=None if strata is None else strata.loc[D.names].to_numpy(),
-        fresh=None if redraw is None else fresh,
-    )
-    return Fitted(learner, columns, found.mean, raw), _as_read(D) if points is None else points
+    results = None
+    if isinstance(learner, GroundMetricEnsemble):
+        results = _fit_ensemble(learner, D, known_labels, None if groups is None else groups.loc[D.names].tolist())
+    else:
+        learner.fit(
+            D,
+            known_labels if isinstance(known_labels.dtype, pd.CategoricalDtype) else known_labels.to_numpy(),
+            strata=None if strata is None else strata.loc[D.names].to_numpy(),
+            fresh=None if redraw is None else fresh,
+        )
+    return Fitted(learner, columns, found.mean, raw, results), _as_read(D) if points is None else points
+
+
+def _fit_ensemble(
+    learner: GroundMetricEnsemble, D: Distributions, labels: pd.Series, groups: list | None
+) -> EnsembleResults:
+    names, numbers = np.asarray(labels.astype(str) if isinstance(labels.dtype, pd.CategoricalDtype) else labels), None
+    if learner.target == "ordered":
+        target: Any = read_labels(labels, "ordered", D.roll, D, by_row=False)[0].target
+        numbers = target.values
+    with warnings.catch_warnings():
+        # A learner that is interrupted keeps what it has and warns; of an ensemble, that would be one member of many.
+        warnings.simplefilter("error", InterruptedWarning)
+        try:
+            learner.fit(D, names if numbers is None else numbers, groups=groups)
+        except InterruptedWarning:
+            raise KeyboardInterrupt("before all members of the ensemble had learned") from None
+    return EnsembleResults.of(learner, D.names, names, numbers)
 
 
 def _as_read(D: Distributions) -> Any:
@@ -157,11 +187,10 @@ def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
 
 
-def make_learner(parameters: dict[str, Any], random_state: int) -> GroundMetricLearner:
-    known = GroundMetricLearner().get_params()
-    for name in parameters:
-        if name not in known:
-            raise TypeError(f"unexpected keyword {name!r}: besides those of learn {listed(name, known)}")
+def make_learner(
+    parameters: dict[str, Any], random_state: int, learner: str | None = None, needs: dict[str, Any] | None = None
+) -> Learner:
+    """The learner that was asked for, or that the parameters need; `needs` are arguments that only a single one has."""
     target = parameters.get("target", "classes")
     if isinstance(target, list | tuple) or isinstance(resolve_target(target), Distances):
         raise ValueError(
@@ -176,7 +205,39 @@ def make_learner(parameters: dict[str, Any], random_state: int) -> GroundMetricL
                 f"{name} is {parameters[name]!r}, but tools on an AnnData take distances between embedded cells to be "
                 "Euclidean and components to weight genes: use GroundMetricLearner on Distributions"
             )
-    return GroundMetricLearner(**{"random_state": random_state, **parameters})
+    given = {"random_state": random_state, **parameters}
+    if choose_learner(learner, parameters, needs or {}) == "single":
+        return GroundMetricLearner(**given)
+    known = GroundMetricEnsemble().get_params()
+    return GroundMetricEnsemble(**{name: value for name, value in given.items() if name in known})
+
+
+def choose_learner(learner: str | None, parameters: dict[str, Any], needs: dict[str, Any]) -> str:
+    """An ensemble, unless a single learner is asked for or something is given that only a single learner has.
+
+    >>> choose_learner(None, {"max_epochs": 5}, {}), choose_learner(None, {"n_components": 2}, {})
+    ('ensemble', 'single')
+    """
+    if learner is not None and learner not in LEARNERS:
+        raise ParameterError("learner", learner, f": expected one of {', '.join(map(repr, LEARNERS))}")
+    many, one = GroundMetricEnsemble().get_params(), GroundMetricLearner().get_params()
+    for name in parameters:
+        if name not in many and name not in one:
+            raise TypeError(f"unexpected keyword {name!r}: besides those of learn {listed(name, [*one, *many])}")
+    given = {name: value for name, value in parameters.items() if value is not None}
+    single = {name: value for name, value in {**needs, **given}.items() if value is not None and name not in many}
+    if not isinstance(given.get("target", ""), str):
+        single["target"] = given["target"]
+    ensemble = {name: value for name, value in given.items() if name not in one}
+    chosen = learner or ("single" if single else "ensemble")
+    if chosen == "ensemble" and single:
+        name, value = next(iter(single.items()))
+        raise ParameterError(name, value, ", which needs a single learner: leave it out, or give learner='single'")
+    if chosen == "single" and ensemble:
+        name, value = next(iter(ensemble.items()))
+        why = "learner='single'" if learner else next(iter(single))
+        raise ParameterError(name, value, f", which only an ensemble has, but {why} is given: leave one of them out")
+    return chosen
 
 
 def learn(
@@ -184,6 +245,8 @@ def learn(
     sample_key: str,
     label_key: str,
     *,
+    learner: str | None = None,
+    group_key: str | None = None,
     batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
@@ -196,6 +259,11 @@ def learn(
     **parameters: Any,
 ) -> ad.AnnData | None:
     """Learn a metric between cells under which samples of one label are near to each other.
+
+    An ensemble learns it (`GroundMetricEnsemble`): members from halves of the patients, averaged by what they say about
+    the other half, so that it holds for patients who were not learned from. What is reported of the training samples
+    was predicted while they were left out. A single learner (`GroundMetricLearner`, the published method) learns from
+    all samples at once.
 
     Values should be normalised and on a log scale; raw counts give a warning.
 
@@ -210,6 +278,13 @@ def learn(
         Column of `obs` with the label of the cell's sample, the same for all cells of a sample. Samples without a label
         are left out of learning, but their cells are projected too. With ``target="ordered"``, numbers or ordered
         categories.
+    learner : {"ensemble", "single"} or None, default=None
+        What learns. None: an ensemble, or a single learner where something is given that only that one has: a
+        parameter such as n_components, margin, penalty, strength or checkpoint, a target that is an object,
+        `batch_key`, or `resample`. An ensemble needs two samples (or groups) of each label.
+    group_key : str or None, default=None
+        Column of `obs` with the patient or donor of the cell's sample, where they have several samples: never divided
+        between what a member of the ensemble learns from and what it is judged on, nor by a report.
     batch_key : str or None, default=None
         Column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn: samples
         should be nearer to those of their label in other batches than to those of other labels in their own.
@@ -234,7 +309,8 @@ def learn(
     copy : bool, default=False
         Whether to return a copy with the results and leave `adata` as it is.
     **parameters : dict
-        Parameters of `GroundMetricLearner`: n_components, margin, strength, max_epochs, n_jobs, verbose and others.
+        Parameters of `GroundMetricEnsemble` (n_members, kinds, max_points, …) or of `GroundMetricLearner`
+        (n_components, margin, strength, …); target, max_epochs, n_jobs and verbose are those of both.
 
     Returns
     -------
@@ -249,19 +325,32 @@ def learn(
     - ``obsm["X_groundmetric"]``: cells in the learned space, where the metric is the Euclidean distance
     - ``varm["groundmetric_components"]``: components, 0 for genes that were not selected (not with `use_rep`)
     - ``var["groundmetric_importance"]``: share of each gene, summing to 1 (not with `use_rep`)
+    - ``var["groundmetric_importance_low"]``, ``var["groundmetric_importance_high"]`` (ensemble; not with `use_rep`):
+      95% of the members lie between, and so does the importance
     - ``obs["groundmetric_sampled"]``: whether each cell was drawn
-    - ``uns["groundmetric"]``: parameters, labels, history, version, and the metric itself; `get.metric` rebuilds it
+    - ``uns["groundmetric"]``: parameters (with "learner"), labels, version, and the metric itself; `get.metric`
+      rebuilds it. Of a single learner also the history of its epochs
+    - ``uns["groundmetric"]["ensemble"]`` (ensemble): for the training samples, in the order of "samples", "held_out"
+      (probability of each of "classes", or numbers), "predicted", and distances "out_of_bag"; "scores" of these
+      predictions; "weights" of the kinds of members in the metric; `tl.samples` shows them by sample
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> gm.tl.learn(adata, "sample", "condition", random_state=0)
+    >>> adata.uns["groundmetric"]["ensemble"]["scores"]["balanced_accuracy"] > 0.5
+    True
+
+    A single learner, of two components:
+
     >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
     >>> adata.obsm["X_groundmetric"].shape == (adata.n_obs, 2)
     True
     """
     check_draw(n_cells, random_state)
-    learner = make_learner(parameters, random_state)
+    needs = {"batch_key": batch_key, "resample": resample or None}
+    learns = make_learner(parameters, random_state, learner, needs)
     if resample and n_cells is None:
         raise ParameterError(
             "n_cells", None, ": resample has no other cells to draw where all are drawn; give a number"
@@ -270,26 +359,47 @@ def learn(
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
         _check_labels(labels, samples.names, label_key)
-        labels = with_category_order(labels, source.obs[label_key], learner.target)
+        labels = with_category_order(labels, source.obs[label_key], learns.target)
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
+        groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
+        if isinstance(learns, GroundMetricEnsemble):
+            _check_parts(labels, groups, label_key, learns.target)
         values, selection = Values.of(source, layer, use_rep), _selection(source, layer, use_rep, genes)
         rows = draw(samples, n_cells, random_state)
         redraw = partial(draw, samples, n_cells, random_state) if resample else None
-        fitted, points = fit(values, selection, rows, samples, labels, learner, strata=strata, redraw=redraw)
+        fitted, points = fit(
+            values, selection, rows, samples, labels, learns, strata=strata, groups=groups, redraw=redraw
+        )
         if source.on_disk:
             target = _read_part(source, rows, points, fitted, use_rep)
-            z, drawn = learner.metric_.project(points), np.ones(rows.size, bool)
+            z, drawn = learns.metric_.project(points), np.ones(rows.size, bool)
         else:
             target, everyone = source.adata.copy() if copy else source.adata, np.arange(samples.codes.size)
-            z, drawn = project(values.matrix, everyone, fitted.columns, learner.components_), np.isin(everyone, rows)
+            z, drawn = project(values.matrix, everyone, fitted.columns, learns.components_), np.isin(everyone, rows)
     params = {
-        "sample_key": sample_key, "label_key": label_key, "batch_key": batch_key, "layer": layer, "use_rep": use_rep,
-        "genes": selection.rule,
-        "n_cells": n_cells, "resample": resample or None, "random_state": random_state, "raw_counts": fitted.raw_counts,
+        "sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key,
+        "layer": layer, "use_rep": use_rep, "genes": selection.rule, "n_cells": n_cells, "resample": resample or None,
+        "random_state": random_state, "raw_counts": fitted.raw_counts,
+        "learner": "single" if fitted.results is None else "ensemble",
     }  # fmt: skip
     _write(target, key_added, z, drawn, fitted, use_rep is None)
-    target.uns[key_added] = Stored(key_added, learner.metric_, fitted.means, params, labels).entry(learner)
+    stored = Stored(key_added, learns.metric_, fitted.means, params, labels)
+    target.uns[key_added] = stored.entry(learns, fitted.results)
     return target if target is not adata else None
+
+
+def _check_parts(labels: pd.Series, groups: pd.Series | None, label_key: str, target: str) -> None:
+    """Raise where a label has a single sample (or group), which cannot be both learned from and left out."""
+    if target != "classes":
+        return
+    owners = labels.index.to_series() if groups is None else groups.loc[labels.index]
+    counts = owners.groupby(labels.to_numpy()).nunique()
+    if counts.min() < 2:
+        what = "sample" if groups is None else "group"
+        raise ValueError(
+            f"label {str(counts.idxmin())!r} of obs[{label_key!r}] has a single {what}: an ensemble needs two, one to "
+            "learn from and one that is left out; drop the label, or give learner='single'"
+        )
 
 
 def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
@@ -335,3 +445,8 @@ def _write(target: Any, key: str, z: np.ndarray, drawn: np.ndarray, fitted: Fitt
     components[places], importance[places] = metric.components.T, metric.importance()
     target.varm[f"{key}_components"] = components
     target.var[f"{key}_importance"] = importance
+    if fitted.results is not None:
+        for end, values in zip(("low", "high"), fitted.results.interval, strict=True):
+            column = np.zeros(target.n_vars)
+            column[places] = values
+            target.var[f"{key}_importance_{end}"] = column

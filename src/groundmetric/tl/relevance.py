@@ -17,14 +17,13 @@ from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry
 from .._internal.executor import Threads
 from ..distributions import Distributions
-from ..estimators import GroundMetricLearner
 from ..estimators._base import class_shares
 from ..interpret.flows import partners
 from ..learning.options import read_parameters
 from ..metrics.cost import euclidean
 from ..supervision.splits import folds
 from ..transport import solve
-from .learn import Values, fit, make_learner, per_sample, with_category_order
+from .learn import Learner, Values, fit, make_learner, per_sample, with_category_order
 
 
 def held_out_accuracy(
@@ -50,7 +49,7 @@ def held_out_accuracy(
         samples = samples_of(source.obs, params["sample_key"])
         labels = labels_of(source.obs, params["label_key"], samples, params["sample_key"])
         labels = with_category_order(labels, source.obs[params["label_key"]], entry["learner"].get("target"))
-        groups = _groups(source.obs, group_key, samples, labels)
+        groups = None if group_key is None else per_sample(source.obs, group_key, "group_key", samples)
         batch_key = params.get("batch_key")
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         values = Values.of(source, params.get("layer"), params.get("use_rep"))
@@ -58,12 +57,13 @@ def held_out_accuracy(
         redraw = partial(draw, samples, params.get("n_cells"), params["random_state"])
         rows = redraw()
         right, turns = np.zeros(samples.codes.size), np.zeros(samples.codes.size)
-        splits = folds(labels, groups=groups, n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
+        units = None if groups is None else groups.loc[labels.index].to_numpy()
+        splits = folds(labels, groups=units, n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
         for training, testing in splits:
             tested = np.flatnonzero(np.isin(samples.names, labels.index[testing])[samples.codes])
-            learner = _same_learner(entry["learner"], params["random_state"], n_jobs)
+            learner = same_learner(entry, params["random_state"], n_jobs)
             found = _classify(
-                values, selection, rows, tested, samples, labels.iloc[training], learner, n_neighbors, strata,
+                values, selection, rows, tested, samples, labels.iloc[training], learner, n_neighbors, strata, groups,
                 redraw=redraw if params.get("resample") else None,
             )  # fmt: skip
             right[tested] += found == labels.reindex(samples.names).to_numpy()[samples.codes[tested]]
@@ -71,20 +71,16 @@ def held_out_accuracy(
     return np.divide(right, turns, out=np.full(turns.size, np.nan), where=turns > 0)
 
 
-def _groups(obs: pd.DataFrame, group_key: str | None, samples: Samples, labels: pd.Series) -> np.ndarray | None:
-    """What may not be divided beside the samples: the group of each labelled sample."""
-    if group_key is None:
-        return None
-    return per_sample(obs, group_key, "group_key", samples).loc[labels.index].to_numpy()
-
-
-def _same_learner(parameters: Mapping[str, Any], seed: int, n_jobs: int | None) -> GroundMetricLearner:
-    """The learner that was used before."""
-    known = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
+def same_learner(entry: Mapping[str, Any], seed: int, n_jobs: int | None) -> Learner:
+    """The learner that was used before, not yet fitted; entries of older versions are of single learners."""
+    known = {name: value.item() if isinstance(value, np.generic) else value for name, value in entry["learner"].items()}
     known = read_parameters(known)
     if not isinstance(known.get("random_state"), numbers.Integral):
         known["random_state"] = seed
-    return make_learner({**known, "n_jobs": n_jobs, "verbose": 0, "checkpoint": None}, seed)
+    kind = "ensemble" if "ensemble" in entry else "single"
+    if kind == "ensemble":
+        known["kinds"] = tuple(map(str, known["kinds"]))
+    return make_learner({**known, "n_jobs": n_jobs, "verbose": 0}, seed, kind)
 
 
 def _classify(
@@ -94,14 +90,17 @@ def _classify(
     tested: np.ndarray,
     samples: Samples,
     labels: pd.Series,
-    learner: GroundMetricLearner,
+    learner: Learner,
     n_neighbors: int,
     strata: pd.Series | None,
+    groups: pd.Series | None,
     redraw: Callable[[int], np.ndarray] | None,
 ) -> np.ndarray:
     """Labels of the tested cells by the nearest of the drawn cells that were learned from."""
     seen = rows[np.isin(samples.names, labels.index)[samples.codes[rows]]]
-    fitted, points = fit(values, selection, seen, samples, labels, learner, strata=strata, warn=False, redraw=redraw)
+    fitted, points = fit(
+        values, selection, seen, samples, labels, learner, strata=strata, groups=groups, warn=False, redraw=redraw
+    )
     search = NearestNeighbors(n_neighbors=min(n_neighbors, seen.size), n_jobs=learner.n_jobs)
     search.fit(learner.metric_.project(points))
     distances, places = search.kneighbors(project(values.matrix, tested, fitted.columns, learner.components_))

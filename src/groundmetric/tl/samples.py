@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 
 from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
 from .._anndata.source import Source, listed, pieces, read
-from .._anndata.store import Stored, drawn_cells, read_entry
+from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry
 from ..distances import pairwise_distances
 
 
@@ -67,6 +67,12 @@ def samples(
     - ``obsm["X_groundmetric_distances"]``: distances to all samples
     - ``obsm["cell_types"]``: number of cells of each type (where `adata` has cell types)
     - ``obsp["groundmetric_distances"]``: the same distances, as a pairwise entry
+    - ``obsp["groundmetric_out_of_bag"]`` (ensemble): the same, but between two training samples by those members that
+      were not learned from both, times a factor that gives them the same mean. Samples that were learned from look
+      better apart than new ones would be; these do not
+    - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): label that was
+      predicted for a training sample while it was left out, and its probability (not of ordered labels); missing for
+      other samples
     - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (from 3 samples
       on)
 
@@ -82,7 +88,8 @@ def samples(
     if n_neighbors < 2:
         raise ValueError(f"n_neighbors is {n_neighbors}: at least 2 are needed, the sample itself and another")
     with Source(adata) as source:
-        stored = read_entry(source.uns_entry(key), key, "adata")
+        entry = source.uns_entry(key)
+        stored = read_entry(entry, key, "adata")
         who = samples_of(source.obs, sample_key or stored.params["sample_key"])
         distances = pairwise_distances(drawn_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
         obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), who)
@@ -94,10 +101,37 @@ def samples(
         result.obsm["cell_types"] = types
     result.obsm[f"X_{key}_distances"] = distances
     result.obsp[f"{key}_distances"] = distances
+    results = EnsembleResults.read(entry)
+    if results is not None and sample_key in (None, stored.params["sample_key"]):
+        result.obsp[f"{key}_out_of_bag"] = out_of_bag_distances(distances, results, who.names)
+        _write_held_out(result, results, key)
     result.uns[key] = {"params": {name: value for name, value in stored.params.items() if value is not None}}
     if len(who) > 2:  # fewer make no graph
         set_neighbors(result, distances, min(n_neighbors, len(who) - 1), f"X_{key}_distances")
     return result
+
+
+def out_of_bag_distances(distances: np.ndarray, results: EnsembleResults, names: np.ndarray) -> np.ndarray:
+    """The distances, but out of bag between samples that were learned from, in the same units."""
+    places = pd.Index(results.samples).get_indexer(names)
+    here = np.flatnonzero(places >= 0)
+    found = distances.copy()
+    if here.size > 1:
+        block = results.out_of_bag[np.ix_(places[here], places[here])]
+        unit = distances[np.ix_(here, here)].sum() / (block.sum() or 1.0)
+        found[np.ix_(here, here)] = unit * block
+    return found
+
+
+def _write_held_out(result: ad.AnnData, results: EnsembleResults, key: str) -> None:
+    """Columns of what was predicted for training samples while they were left out."""
+    predicted = pd.Series(results.predicted, results.samples).reindex(result.obs_names)
+    if results.predicted.dtype.kind not in "biuf":
+        predicted = predicted.astype("category")
+    result.obs[f"{key}_held_out"] = predicted
+    if results.numbers is None:
+        best = pd.Series(results.held_out.max(axis=1), results.samples)
+        result.obs[f"{key}_held_out_probability"] = best.reindex(result.obs_names)
 
 
 def average(

@@ -42,6 +42,9 @@ def transfer(
     training, in every cell; if more than a share of `max_missing` are missing, that is an error. With a bare metric the
     mean is not known: a missing gene is left out, which changes no distance between the new cells.
 
+    Whatever has learned the metric, the nearest training samples vote. An ensemble was scored by kernel models on the
+    distances of its members, which need the values of the training cells: `TransportClassifier` has these.
+
     Parameters
     ----------
     adata : AnnData
