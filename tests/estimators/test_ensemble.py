@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from groundmetric import Distributions, GroundMetric, GroundMetricEnsemble, pairwise_distances
 from groundmetric.datasets import make_modes
-from groundmetric.estimators.ensemble import KINDS, Geometry, Member, out_of_bag, parts
+from groundmetric.estimators._members import KINDS, Geometry, Member, out_of_bag, parts
 
 from .cohorts import FEATURES, PLANTED, cohort, few_regressions
 
