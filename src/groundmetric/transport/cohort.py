@@ -60,7 +60,7 @@ def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np
 
 
 def _check_range(z: np.ndarray, cohort: Distributions) -> None:
-    extent = max(z.max(), -z.min())
+    extent = float(max(z.max(), -z.min()))  # float32 points: the limit is out of their range
     if not extent <= _LARGEST:
         row = int(np.argmax(~(np.abs(z) <= _LARGEST).all(axis=1)))
         raise ValueError(
