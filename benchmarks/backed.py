@@ -98,7 +98,7 @@ def select_genes(path: Path) -> str:
 def learn(path: Path) -> str:
     import groundmetric as gm
 
-    part = gm.tl.learn(path, "patient", "disease")
+    part = gm.tl.learn(path, "patient", "disease", learner="single")
     part.write_h5ad(path.with_suffix(".trained.h5ad"))
     top = part.var["groundmetric_importance"].nlargest(N_MARKERS).index
     raised = {f"gene{g}" for g in _markers()}
@@ -130,7 +130,21 @@ def command_line(path: Path) -> str:
     from groundmetric import cli
 
     output = path.with_suffix(".run")
-    code = cli.main(["learn", str(path), "--sample", "patient", "--label", "disease", "-o", str(output), "--force"])
+    code = cli.main(
+        [
+            "learn",
+            str(path),
+            "--sample",
+            "patient",
+            "--label",
+            "disease",
+            "--learner",
+            "single",
+            "-o",
+            str(output),
+            "--force",
+        ]
+    )
     return f"exit code {code}"
 
 
