@@ -12,9 +12,9 @@ import scanpy as sc
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "kang_ifnb_pbmc_16samples.h5ad"
 # Genes that textbooks name as induced by interferon.
 INTERFERON = {
-    "CMPK2", "CXCL10", "DDX58", "EIF2AK2", "EPSTI1", "HERC5", "IFI35", "IFI44", "IFI44L", "IFI6", "IFIH1", "IFIT1", "IFIT2",
-    "IFIT3", "IFIT5", "IFITM3", "IRF7", "ISG15", "ISG20", "LY6E", "MX1", "MX2", "OAS1", "OAS2", "OAS3", "OASL", "RSAD2",
-    "STAT1", "USP18",
+    "CMPK2", "CXCL10", "DDX58", "EIF2AK2", "EPSTI1", "HERC5", "IFI35", "IFI44", "IFI44L", "IFI6", "IFIH1", "IFIT1",
+    "IFIT2", "IFIT3", "IFIT5", "IFITM3", "IRF7", "ISG15", "ISG20", "LY6E", "MX1", "MX2", "OAS1", "OAS2", "OAS3", "OASL",
+    "RSAD2", "STAT1", "USP18",
 }  # fmt: skip
 
 
