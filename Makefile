@@ -15,11 +15,12 @@ demo: .venv/.single-cell
 	$(BIN)/groundmetric demo --output demo --jobs -1
 
 # The report is opened in a browser: where none can be installed, its tests are skipped, and that is said.
+# If a process of the tests dies, the run ends with its name: pytest-xdist waits for ever once it has started another.
 test: .venv/.test
 	@command -v chromedriver > /dev/null || \
 	  (timeout 600 sh -c "apt-get update -qq && apt-get install -y -qq chromium chromium-driver" > .venv/chromium.log 2>&1) || \
 	  echo "chromium could not be installed (.venv/chromium.log says why): tests that open the report in a browser are skipped"
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0
 
 # Without torch, `make test` skips these; torch is large.
 test-neural: .venv/.test
