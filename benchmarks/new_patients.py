@@ -1,6 +1,6 @@
 """Does a learned metric hold for new patients? Balanced accuracy and log-probability on tasks with power.
 
-    OMP_NUM_THREADS=1 python benchmarks/new_patients.py --data FOLDER [--draws 3] [method …]
+    OMP_NUM_THREADS=1 python benchmarks/new_patients.py --data FOLDER [--draws 3] [--first 0] [method …]
 
 A cohort of 30 patients scored by cross-validation has a standard error of 0.08, which tells no two learners apart.
 These tasks have few patients to learn from and many fresh ones to test on, real cells whose effect is diluted to a
@@ -45,8 +45,8 @@ class Task(NamedTuple):
     splits: list[tuple[np.ndarray, np.ndarray]]
 
 
-def tasks(folder: Path | None, draws: int) -> Iterator[Task]:
-    for draw in range(draws):
+def tasks(folder: Path | None, draws: range) -> Iterator[Task]:
+    for draw in draws:
         for per_class, strength, share in ((4, 2.0, 1.0), (8, 1.0, 1.0), (8, 2.0, 0.3), (16, 0.7, 1.0)):
             yield simulated(draw, per_class, strength, share)
         if folder is None:
@@ -225,7 +225,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("methods", nargs="*", default=USUAL, metavar="METHOD")
     parser.add_argument("--data", type=Path, help="folder of .h5ad files")
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=3, help="of patients and cells")
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     options = parser.parse_args()
     unknown = set(options.methods) - set(METHODS)
     if unknown:
@@ -233,7 +234,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     found: dict = defaultdict(lambda: defaultdict(list))
     spent: dict = defaultdict(float)
-    for task in tasks(options.data, options.draws):
+    for task in tasks(options.data, range(options.first, options.first + options.draws)):
         line = []
         for name in options.methods:
             p, began = np.full((task.y.size, np.unique(task.y).size), np.nan), time.process_time()
