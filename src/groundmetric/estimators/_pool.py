@@ -91,6 +91,8 @@ class Pool:
         Classes of the training distributions as numbers; or values, in units of their spread.
     n_classes : int
         Number of classes; 0 of values.
+    strata : array of shape (n_distributions,) or None
+        Strata of the training distributions as numbers, in each of which classes count the same.
     mean, spread : float
         Of values: what `codes` are in units of.
     max_points : int
@@ -116,6 +118,7 @@ class Pool:
     kinds: list[str]
     codes: np.ndarray
     n_classes: int
+    strata: np.ndarray | None
     mean: float
     spread: float
     max_points: int
@@ -146,6 +149,7 @@ class Pool:
             kinds=list(ensemble.kinds),
             codes=ensemble._codes,
             n_classes=n_classes,
+            strata=ensemble._strata,
             mean=0.0 if n_classes else ensemble._mean,
             spread=1.0 if n_classes else ensemble._spread,
             max_points=int(geometry.max_points),
@@ -164,7 +168,9 @@ class Pool:
     @cached_property
     def models(self) -> list[KernelModel | None]:
         return [
-            None if view.kernel is None else KernelModel(view.kernel, self.codes, view.strength, self.n_classes)
+            None
+            if view.kernel is None
+            else KernelModel(view.kernel, self.codes, view.strength, self.n_classes, self.strata)
             for view in self.views
         ]
 
@@ -211,6 +217,8 @@ class Pool:
             "width": self.width, "means": self.means, "euclidean": self.euclidean.components,
             **_pack_distributions(self.known, "known"),
         }  # fmt: skip
+        if self.strata is not None:
+            arrays["strata"] = self.strata
         for k, view in enumerate(self.views):
             if view.kernel is not None:
                 arrays[f"kernel{k}"] = view.kernel
@@ -235,6 +243,9 @@ class Pool:
             raise Damaged("codes are no classes or values")
         if n_classes and codes.max() >= n_classes:
             raise Damaged(f"a code is {codes.max()}, and there are {n_classes} classes")
+        strata = arrays.get("strata")
+        if strata is not None and (strata.shape != (n,) or strata.dtype.kind not in "iu"):
+            raise Damaged(f"strata are none of {n} distributions")
         views = [
             PooledView(
                 str(view["name"]), float(view["unit"]), float(view["weight"]), float(view["strength"]),
@@ -248,6 +259,7 @@ class Pool:
             kinds=[str(kind) for kind in description["kinds"]],
             codes=codes,
             n_classes=n_classes,
+            strata=strata,
             mean=float(description["mean"]),
             spread=float(description["spread"]),
             max_points=int(description["max_points"]),
