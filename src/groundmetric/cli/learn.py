@@ -50,14 +50,17 @@ def add(commands: Any) -> None:
     command.add_argument("--learner", choices=("ensemble", "single"),
                          help="ensemble: members from halves of the patients, judged on the others; single: the "
                          "published method on all samples (ensemble, or single where --components, --strength, "
-                         "--checkpoint, --batch or --resample ask for it)")  # fmt: skip
+                         "--checkpoint or --resample ask for it)")  # fmt: skip
     command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
     command.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
     command.add_argument("--layer", help="use this layer rather than X")
     command.add_argument("--rep", metavar="NAME", help="learn on this entry of obsm rather than on genes")
     command.add_argument(
-        "--genes", metavar="RULE", help="variance, highly_variable, all, or a column of var that marks them (variance)"
+        "--genes",
+        metavar="RULE",
+        help="variance, highly_variable, all, or a column of var that marks them (variance "
+        "for genes on a log scale; all of 100 or fewer features, or of other values)",
     )
     command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
                          help="drawn at most; or all (%(default)s)")  # fmt: skip
@@ -134,7 +137,9 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "learner": {name: getattr(value, "tolist", lambda value=value: value)() for name, value in
                     entry["learner"].items()},
         "n_cells": cells.n_obs,
+        "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
         "n_features": len(entry["metric"]["features"]),
+        "features": entry["features"],
         "n_samples": samples.n_obs,
         "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
         **course,
@@ -148,8 +153,8 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
     """How learning went: what an ensemble says of samples that were left out, or the epochs of a single learner."""
     if "ensemble" in entry:
         found = entry["ensemble"]
-        return {"held_out": found["scores"], "weights": found["weights"], "members": found["n_members"],
-                "interrupted": False}  # fmt: skip
+        return {"scored": _scored(entry), "held_out": found["scores"], "weights": found["weights"],
+                "members": found["n_members"], "interrupted": False}  # fmt: skip
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
     if len(loss) == 0:
         raise KeyboardInterrupt("before the first epoch was done")
@@ -158,28 +163,41 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
             "loss": [float(loss[k]) for k in (0, -1)]}  # fmt: skip
 
 
+def _scored(entry: dict[str, Any]) -> str:
+    """What the held-out scores are of, which is what predicts new samples."""
+    return "TransportClassifier" if "classes" in entry["ensemble"] else "TransportRegressor"
+
+
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     """All files but the findings, small ones that people open among them."""
     import anndata as ad
 
     from .. import get
+    from .._anndata.store import RUN_PREDICTOR, predictor_of
 
+    entry = cells.uns["groundmetric"]
+    predictor = predictor_of(entry, RUN_PREDICTOR)
+    if predictor is not None:
+        predictor.save(folder / RUN_PREDICTOR)
     get.metric(cells).save(folder / "metric.gm")
     # The values themselves stay where they are: everything that is needed later is in the results.
     results = {part: dict(getattr(cells, part)) for part in ("obsm", "varm", "uns")}
+    results["uns"]["groundmetric"] = {name: entry[name] for name in entry if name != "predictor"}
     ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
     write_frame(folder / "importance.csv", get.importance(cells), "feature")
     write_frame(folder / "distances.csv", get.distances(samples), "sample")
-    return ["cells.h5ad", "samples.h5ad", "metric.gm", "importance.csv", "distances.csv", "run.json"]
+    own = [] if predictor is None else [RUN_PREDICTOR]
+    return ["cells.h5ad", "samples.h5ad", "metric.gm", *own, "importance.csv", "distances.csv", "run.json"]
 
 
 def summary(findings: dict[str, Any]) -> str:
     """What was found, for people."""
     labels = ", ".join(f"{count} {label}" for label, count in findings["labels"].items())
     facts = {
-        "learned from": f"{findings['n_samples']} samples ({labels}), {findings['n_cells']:,} cells, "
-        f"{findings['n_features']:,} features",
+        "learned from": f"{findings['n_samples']} samples ({labels}), {findings['n_cells']:,} of "
+        f"{findings['n_cells_in_file']:,} cells",
+        "features": findings["features"]["text"],
         **(_of_ensemble(findings) if "held_out" in findings else _of_epochs(findings)),
         "most important": ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items()),
     }
@@ -190,7 +208,8 @@ def _of_ensemble(findings: dict[str, Any]) -> dict[str, str]:
     weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
     return {
         "training": f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s",
-        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items()),
+        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
+        + f" (scored: {findings['scored']}, which `groundmetric predict` uses)",
         "what counts": ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights),
     }
 

@@ -101,9 +101,10 @@ def _classify(
     fitted, points = fit(
         values, selection, seen, samples, labels, learner, strata=strata, groups=groups, warn=False, redraw=redraw
     )
+    metric = fitted.learner.metric_
     search = NearestNeighbors(n_neighbors=min(n_neighbors, seen.size), n_jobs=learner.n_jobs)
-    search.fit(learner.metric_.project(points))
-    distances, places = search.kneighbors(project(values.matrix, tested, fitted.columns, learner.components_))
+    search.fit(metric.project(points))
+    distances, places = search.kneighbors(project(values.matrix, tested, fitted.columns, metric.components))
     classes, codes = np.unique(labels.loc[samples.names[samples.codes[seen]]].to_numpy(), return_inverse=True)
     return classes[class_shares(distances, codes[places], classes.size, "distance").argmax(axis=1)]
 
