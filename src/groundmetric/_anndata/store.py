@@ -292,6 +292,8 @@ def predictor_of(entry: Mapping[str, Any], where: str) -> Predictor | None:
     if "predictor" not in entry:
         return None
     arrays = {name: np.asarray(values) for name, values in entry["predictor"].items()}
+    if "classes" in arrays:  # files have text of their own kind
+        arrays["classes"] = _as_labels(arrays["classes"])
     return unpack_predictor(json.loads(str(arrays.pop("description"))), arrays, where)
 
 

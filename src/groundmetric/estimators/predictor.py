@@ -436,7 +436,6 @@ def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Trans
     pool = Pool.unpack(description["pool"], arrays, metric.n_features)
     if isinstance(found, TransportClassifier):
         classes = arrays["classes"]
-        classes = classes.astype(str) if classes.dtype == object else classes  # as an .h5ad file has text
         if classes.shape != (pool.n_classes,) or pool.n_classes < 2:
             raise Damaged(f"there are classes of shape {classes.shape} for {pool.n_classes} of them")
         found.classes_ = classes.astype(str).astype(object) if description["text"] else classes
