@@ -14,7 +14,7 @@ from .source import pieces
 # Features that are a panel (markers, measurements), in which a single one in other units counts; genes are more.
 PANEL = 100
 # Share of zeros from which non-negative values of many features are taken for counts of genes, or logarithms of these.
-_MANY_ZEROS = 0.3
+_SOME_ZEROS = 0.05
 # Factors between new values and those of training beyond which they are on another scale: of the typical feature, of
 # all values together, and of a single feature of a panel. Between patients of six cohorts these are 0.5 to 1.6, 0.2 to
 # 2.5 and 0.1 to 10; counts against their logarithms have 4, 24 and 300.
@@ -47,8 +47,8 @@ class Moments:
 
     @property
     def looks_like_genes(self) -> bool:
-        """Many features, none below 0, many zeros: counts of genes, or their logarithms."""
-        return self.mean.size > PANEL and self.negative == 0.0 and self.zeros >= _MANY_ZEROS
+        """Many features, none below 0, some zeros: counts of genes, or their logarithms."""
+        return self.mean.size > PANEL and self.negative == 0.0 and self.zeros >= _SOME_ZEROS
 
     @property
     def root_mean_square(self) -> np.ndarray:

@@ -138,6 +138,11 @@ class EnsembleResults:
         )
 
     @property
+    def scored(self) -> str:
+        """What `held_out` and `scores` are of, which is also what predicts new samples."""
+        return (TransportClassifier if self.numbers is None else TransportRegressor).__name__
+
+    @property
     def predicted(self) -> np.ndarray:
         """Label of each sample while it was left out: the most probable class, or a number.
 
@@ -180,7 +185,7 @@ class EnsembleResults:
         found = {
             "samples": np.array(self.samples, dtype=object), "labels": _storable(self.labels),
             "held_out": self.held_out, "predicted": _storable(self.predicted), "out_of_bag": self.out_of_bag,
-            "score": self.score, "scores": self.scores, "weights": self.weights, "n_members": self.n_members,
+            "scored": self.scored, "score": self.score, "scores": self.scores, "weights": self.weights, "n_members": self.n_members,
             "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
         }  # fmt: skip
         more = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}

@@ -270,6 +270,8 @@ def evaluate(
         resume=resume, verbose=verbose,
     )  # fmt: skip
     found.notes += [*cohort.notes, *_notes(cohort, max_points)]
+    if "groundmetric" in methods:
+        found.notes.append("groundmetric is the TransportClassifier that learn fits and predict uses")
     test = None
     if n_permutations:
         log(f"permuting labels {n_permutations} times")

@@ -153,7 +153,7 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
     """How learning went: what an ensemble says of samples that were left out, or the epochs of a single learner."""
     if "ensemble" in entry:
         found = entry["ensemble"]
-        return {"scored": _scored(entry), "held_out": found["scores"], "weights": found["weights"],
+        return {"scored": found["scored"], "held_out": found["scores"], "weights": found["weights"],
                 "members": found["n_members"], "interrupted": False}  # fmt: skip
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
     if len(loss) == 0:
@@ -161,11 +161,6 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
     return {"epochs": len(loss), "converged": entry["converged"],
             "interrupted": len(loss) < most and not entry["converged"],
             "loss": [float(loss[k]) for k in (0, -1)]}  # fmt: skip
-
-
-def _scored(entry: dict[str, Any]) -> str:
-    """What the held-out scores are of, which is what predicts new samples."""
-    return "TransportClassifier" if "classes" in entry["ensemble"] else "TransportRegressor"
 
 
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:

@@ -77,7 +77,7 @@ class Fitted:
     means : array of shape (n_selected,)
         Their means.
     scale : dict
-        Whether the values look like raw counts ("raw_counts"), and how many are below 0 ("negative").
+        Whether the values look like raw counts ("raw_counts"), and the share of those below 0 ("share_negative").
     predictor, results : or None
         Of an ensemble: what predicts labels of new samples, and what is known of the training samples.
     """
@@ -159,7 +159,7 @@ def fit(
             strata=batches,
             fresh=None if redraw is None else fresh,
         )
-    scale = {"raw_counts": raw, "negative": found.negative}
+    scale = {"raw_counts": raw, "share_negative": found.negative}
     return (
         Fitted(learner, chosen, found.mean, scale, predictor, results),
         _as_read(D) if points is None else points,
@@ -328,7 +328,7 @@ def learn(
         Genes to learn from. "variance": those whose variance is above the average, in the cells that are learned from
         (the paper's rule); "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a
         mask. None: those marked by `pp.select_genes`; otherwise "variance" where values are counts of genes or their
-        logarithms (more than 100 features, none below 0, at least 30% zeros), and "all" of anything else, because the
+        logarithms (more than 100 features, none below 0, at least 5% zeros), and "all" of anything else, because the
         variance of a marker or a measurement depends on its unit. ``uns["groundmetric"]["features"]`` says which.
     n_cells : int or None, default=1000
         Cells drawn from each sample; samples with fewer give all of theirs. None: all cells.
@@ -370,7 +370,7 @@ def learn(
       `TransportRegressor`) that `tl.transfer` predicts with, which is what "scores" are of
     - ``uns["groundmetric"]["ensemble"]`` (ensemble): for the training samples, in the order of "samples", "held_out"
       (probability of each of "classes", or numbers), "predicted", and distances "out_of_bag"; "scores" of these
-      predictions; "weights" of the kinds of members in the metric; `tl.samples` shows them by sample
+      predictions, and by what they were made ("scored"); "weights" of the kinds of members in the metric; `tl.samples` shows them by sample
 
     Examples
     --------
