@@ -126,17 +126,15 @@ class FeatureDistances:
         self,
         codes: np.ndarray,
         inside: np.ndarray | None = None,
-        strata: np.ndarray | None = None,
         *,
         moderated: bool = False,
     ) -> np.ndarray:
         """t of each feature: how much farther distributions are from unlike than from like ones, over its error.
 
-        Only distributions `inside` take part, and with strata only pairs within them. With classes, every other class
-        counts the same; with numbers, a pair counts by how much farther apart its values are than others of the same
-        distribution. `codes` may have rows, one for each arrangement of the labels; then so has the result. Of few
-        distributions, some features have a small error by luck; `moderated` adds the median error to that of each
-        (Tusher, Tibshirani & Chu 2001).
+        Only distributions `inside` take part. With classes, every other class counts the same; with numbers, a pair
+        counts by how much farther apart its values are than others of the same distribution. `codes` may have rows, one
+        for each arrangement of the labels; then so has the result. Of few distributions, some features have a small
+        error by luck; `moderated` adds the median error to that of each (Tusher, Tibshirani & Chu 2001).
         """
         rows = np.atleast_2d(codes)
         inside = np.ones(rows.shape[1], dtype=bool) if inside is None else inside
@@ -144,8 +142,7 @@ class FeatureDistances:
         total, squares, count = np.zeros(shape), np.zeros(shape), np.zeros((len(rows), 1))
         for i in np.flatnonzero(inside):
             mine = self.partners[i]
-            partners = inside[mine] if strata is None else inside[mine] & (strata[mine] == strata[i])
-            contrasts = [_contrast(row[i], row[mine], partners) for row in rows]
+            contrasts = [_contrast(row[i], row[mine], inside[mine]) for row in rows]
             known = np.array([contrast is not None for contrast in contrasts])
             if known.any():
                 stacked = np.array([contrast for contrast in contrasts if contrast is not None], dtype=np.float32)
