@@ -109,7 +109,9 @@ def test_labels_of_new_samples_are_predicted(files, tmp_path, capsys):
     ):
         assert found["probabilities"] == shares.to_dict()
     assert findings["predicted_by"] == "TransportClassifier"
-    assert [found["typicality"] for found in findings["predictions"]] == expected.obs["groundmetric_typicality"].tolist()
+    assert [found["typicality"] for found in findings["predictions"]] == expected.obs[
+        "groundmetric_typicality"
+    ].tolist()
     assert sorted(findings["files"]) == sorted(path.name for path in (tmp_path / "new").iterdir())
     np.testing.assert_array_equal(
         ad.read_h5ad(tmp_path / "new" / "cells.h5ad").obsm["X_groundmetric"], new.obsm["X_groundmetric"]
@@ -159,7 +161,9 @@ def test_force_goes_on_with_another_scale(files, capsys):
 
 def test_numbers_of_ordered_labels_are_predicted(files, tmp_path, capsys):
     cells = ad.read_h5ad(files / "cells.h5ad")
-    cells.obs["dose"] = np.where(cells.obs["condition"] == "disease", 8.0, 2.0) + cells.obs["sample"].isin(["S02", "S06"])
+    cells.obs["dose"] = np.where(cells.obs["condition"] == "disease", 8.0, 2.0) + cells.obs["sample"].isin(
+        ["S02", "S06"]
+    )
     cells.write_h5ad(tmp_path / "cells.h5ad")
     more = ["--sample", "sample", "--label", "dose", "--target", "ordered", "--epochs", "1"]
     assert cli.main(["learn", str(tmp_path / "cells.h5ad"), *more, "-o", str(tmp_path / "run")]) == 0
