@@ -325,10 +325,10 @@ def test_files_that_are_none_or_damaged_are_named(classifier, regressor, tmp_pat
     path = tmp_path / "c.gm"
     classifier.save(path)
     whole = path.read_bytes()
-    with pytest.raises(ValueError, match="holds a TransportClassifier: read it with TransportClassifier.load"):
+    with pytest.raises(ValueError, match=r"holds a TransportClassifier: read it with TransportClassifier\.load"):
         TransportRegressor.load(path)
     classifier.metric_.save(tmp_path / "metric.gm")
-    with pytest.raises(ValueError, match="is damaged or no saved TransportClassifier.*it does not begin as one"):
+    with pytest.raises(ValueError, match=r"is damaged or no saved TransportClassifier.*it does not begin as one"):
         TransportClassifier.load(tmp_path / "metric.gm")
     with pytest.raises(ValueError, match=r"metric\.gm"):
         classifier.save(tmp_path / "metric.gm")

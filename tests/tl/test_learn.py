@@ -366,13 +366,9 @@ def test_values_that_are_no_numbers_are_named(cohort, value):
 
 def test_which_features_are_learned_from_is_said(cohort, capsys):
     learn(cohort, verbose=1)
-    found = cohort.uns["groundmetric"]["features"]
-    n_selected = len(gm.get.metric(cohort).features)
-    left = 150 - n_selected
-    assert found == {
-        "rule": "variance", "n_selected": n_selected, "n_features": 150,
-        "text": f"{n_selected} of 150 features (variance above the average); {left} were left out: the default for genes",
-    }  # fmt: skip
+    found, n = cohort.uns["groundmetric"]["features"], len(gm.get.metric(cohort).features)
+    text = f"{n} of 150 features (variance above the average); {150 - n} were left out: the default for genes"
+    assert found == {"rule": "variance", "n_selected": n, "n_features": 150, "text": text}
     assert f"learning from {found['text']}" in capsys.readouterr().err
 
 

@@ -36,7 +36,7 @@ class Moments:
     looks_raw : bool
         Whether all values that were seen are whole numbers, and some are not 0.
     negative, zeros : float
-        Share of the values that are below 0, and that are 0.
+        Share of the values that are below 0, and that are 0; NaN where it is not known.
     """
 
     mean: np.ndarray
@@ -56,9 +56,11 @@ class Moments:
 
     @property
     def offset(self) -> float:
-        """Mean of the typical feature, in its standard deviations."""
+        """Mean of the typical feature, in its standard deviations; NaN where none varies."""
         varying = self.variance > 0
-        return float(np.median(np.abs(self.mean[varying]) / np.sqrt(self.variance[varying]))) if varying.any() else 0.0
+        if not varying.any():
+            return np.nan
+        return float(np.median(np.abs(self.mean[varying]) / np.sqrt(self.variance[varying])))
 
 
 def moments(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None) -> Moments:
@@ -138,11 +140,11 @@ def other_scale(new: Moments, known: Moments, names: list[str]) -> str | None:
             f"the mean of a typical feature is {new.offset:.2f} standard deviations, in training {known.offset:.2f}: "
             "they look standardised"
         )
-    if known.negative > _OFTEN and new.negative < _SELDOM:
-        return (
-            f"{known.negative:.0%} of the values of training are below 0, of these {new.negative:.0%}: those of "
-            "training look standardised"
-        )
+    shares = f"{new.negative:.0%} of the values are below 0, in training {known.negative:.0%}"
+    if new.negative > _OFTEN and known.negative < _SELDOM:
+        return f"{shares}: they look standardised"
+    if known.negative > _OFTEN and new.negative < _SELDOM and new.zeros < 1.0:
+        return f"{shares}: those of training look standardised"
     return _other_size(new.root_mean_square, known.root_mean_square, names)
 
 

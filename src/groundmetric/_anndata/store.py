@@ -185,7 +185,8 @@ class EnsembleResults:
         found = {
             "samples": np.array(self.samples, dtype=object), "labels": _storable(self.labels),
             "held_out": self.held_out, "predicted": _storable(self.predicted), "out_of_bag": self.out_of_bag,
-            "scored": self.scored, "score": self.score, "scores": self.scores, "weights": self.weights, "n_members": self.n_members,
+            "scored": self.scored, "score": self.score, "scores": self.scores, "weights": self.weights,
+            "n_members": self.n_members,
             "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
         }  # fmt: skip
         more = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}

@@ -370,7 +370,8 @@ def learn(
       `TransportRegressor`) that `tl.transfer` predicts with, which is what "scores" are of
     - ``uns["groundmetric"]["ensemble"]`` (ensemble): for the training samples, in the order of "samples", "held_out"
       (probability of each of "classes", or numbers), "predicted", and distances "out_of_bag"; "scores" of these
-      predictions, and by what they were made ("scored"); "weights" of the kinds of members in the metric; `tl.samples` shows them by sample
+      predictions, and by what they were made ("scored"); "weights" of the kinds of members in the metric; `tl.samples`
+      shows them by sample
 
     Examples
     --------

@@ -310,7 +310,7 @@ def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str
         return
     known = Moments(
         stored.means[values.here], stored.metric.variances[values.here], bool(params["raw_counts"]),
-        float(params.get("share_negative", 0.0)), 0.0,
+        float(params.get("share_negative", np.nan)), np.nan,
     )  # fmt: skip
     why = other_scale(new, known, [stored.features[f] for f in values.here])
     if why is None:
