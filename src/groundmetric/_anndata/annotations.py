@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from .._internal.validation import ParameterError, Roll, aligned, need, refuse_mask
+from ..learning.options import Ordered
+from ..supervision.labels import resolve_target
 from .scale import PANEL, Moments, moments
 from .source import listed, read
 
@@ -106,6 +109,56 @@ def groups_of(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: s
             f"{sample_key!r} is the column of samples"
         )
     return pd.Series([str(value) for value in np.asarray(values)[first]], index=samples.names)
+
+
+def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> pd.Series:
+    """A column that says the same of all cells of a sample, by the names of the samples."""
+    column = find_column(obs, key, argument)
+    if key not in constant_columns(obs[[key]], samples):
+        raise ParameterError(argument, key, ", which differs within a sample: expected one value per sample")
+    return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
+
+
+def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
+    """The labels with the order of the column's categories, where the target needs one."""
+    if (
+        not isinstance(resolve_target(target), Ordered)
+        or labels.dtype.kind in "biuf"
+        or not getattr(column.dtype, "ordered", False)
+    ):
+        return labels
+    return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def check_parts_of(labels: pd.Series, groups: pd.Series | None, label_key: str, target: str) -> None:
+    """Raise where a label has a single sample (or group), which cannot be both learned from and left out."""
+    if target != "classes":
+        return
+    owners = labels.index.to_series() if groups is None else groups.loc[labels.index]
+    counts = owners.groupby(labels.to_numpy()).nunique()
+    if counts.min() < 2:
+        what = "sample" if groups is None else "group"
+        raise ValueError(
+            f"label {str(counts.idxmin())!r} of obs[{label_key!r}] has a single {what}: an ensemble needs two, one to "
+            "learn from and one that is left out; drop the label, or give learner='single'"
+        )
+
+
+def check_labels_of(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
+    """Raise unless there are two labels, and warn of samples without one."""
+    if labels.empty:
+        raise ValueError(f"obs[{label_key!r}] is missing for all cells: at least two labels are needed")
+    missing = names[~np.isin(names, labels.index)]
+    if missing.size:
+        warnings.warn(
+            f"{missing.size} of {names.size} samples have no label in obs[{label_key!r}] (e.g. {missing[0]!r}): "
+            "nothing is learned from them, but they are projected too",
+            UserWarning,
+            stacklevel=3,
+        )
+    classes = labels.unique()
+    if classes.size < 2:
+        raise ValueError(f"all samples have the label {classes[0]!r} in obs[{label_key!r}]: at least two are needed")
 
 
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:

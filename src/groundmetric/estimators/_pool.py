@@ -7,6 +7,7 @@ of the Euclidean metric. That much is small enough for a file, which is without 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .._internal.arrays import Damaged
+from .._internal.arrays import Damaged, check_content, read_header, unpack, write_arrays
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
@@ -22,6 +23,7 @@ from ._kernel import KernelModel, similarities, votes
 from .ensemble import EUCLIDEAN, VOTES, GroundMetricEnsemble
 
 MEANS = "means"
+_FORMAT, _VERSION = "groundmetric.Predictor", 1
 
 
 @dataclass(frozen=True)
@@ -346,3 +348,28 @@ class _Reader:
         except ValueError as error:
             raise Damaged(f"{name} is no sparse matrix: {error}") from error
         return found
+
+
+def write_file(path: str | os.PathLike, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write the file whole or not at all, over an older one of a predictor but over nothing else."""
+    write_arrays(path, _FORMAT, _VERSION, description, arrays, compress=True)
+
+
+def read_file(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a file that `write_file` made; say clearly what is wrong with any other."""
+    try:
+        version, checksum, content = read_header(path, _FORMAT)
+    except Damaged:
+        raise unreadable(path, "it does not begin as one") from None
+    if version > _VERSION:
+        raise ValueError(
+            f"{os.fspath(path)!r} has format version {version}, this groundmetric reads up to {_VERSION}: update "
+            "groundmetric"
+        )
+    if not check_content(content, checksum, _FORMAT, version):
+        raise unreadable(path, "its content does not match its checksum")
+    return unpack(content, repr(os.fspath(path)))
+
+
+def unreadable(where: str | os.PathLike, what: Any) -> ValueError:
+    return ValueError(f"{os.fspath(where)!r} is damaged or no saved TransportClassifier or TransportRegressor: {what}")

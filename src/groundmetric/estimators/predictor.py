@@ -11,18 +11,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .._internal.arrays import Damaged, check_content, read_header, unpack, write_arrays
+from .._internal.arrays import Damaged
 from .._internal.validation import aligned, label_array
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
-from ._pool import Pool
+from ._pool import Pool, read_file, unreadable, write_file
 from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
 
 # A new distribution is far from all when its nearest one is so many times as far as any training distribution's.
 _FAR = 1.5
-# Of files with a predictor.
-_FORMAT, _VERSION = "groundmetric.Predictor", 1
 
 
 class UnfamiliarWarning(UserWarning):
@@ -128,7 +126,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         path : path-like
             File to write.
         """
-        write_arrays(path, _FORMAT, _VERSION, *self.pack(), compress=True)
+        write_file(path, *self.pack())
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Any:
@@ -405,18 +403,7 @@ def load_predictor(path: str | os.PathLike) -> TransportClassifier | TransportRe
 
     A file may come from anybody, so nothing in it is believed; whatever is wrong is a ValueError that names the file.
     """
-    try:
-        version, checksum, content = read_header(path, _FORMAT)
-    except Damaged:
-        raise _wrong(path, "it does not begin as one") from None
-    if version > _VERSION:
-        raise ValueError(
-            f"{os.fspath(path)!r} has format version {version}, this groundmetric reads up to {_VERSION}: update "
-            "groundmetric"
-        )
-    if not check_content(content, checksum, _FORMAT, version):
-        raise _wrong(path, "its content does not match its checksum")
-    return unpack_predictor(*unpack(content, repr(os.fspath(path))), os.fspath(path))
+    return unpack_predictor(*read_file(path), os.fspath(path))
 
 
 def unpack_predictor(
@@ -426,7 +413,9 @@ def unpack_predictor(
     try:
         return _unpack(description, arrays)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError, MemoryError) as error:
-        raise _wrong(where, error if isinstance(error, ValueError) else f"{type(error).__name__} {error}") from error
+        raise unreadable(
+            where, error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        ) from error
 
 
 def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> TransportClassifier | TransportRegressor:
@@ -454,7 +443,3 @@ def _storable(classes: np.ndarray) -> np.ndarray:
     if classes.dtype.kind not in "biufSU":
         raise TypeError(f"classes are like {classes[0]!r}: only text and numbers can be saved, make all labels text")
     return classes
-
-
-def _wrong(where: str | os.PathLike, what: Any) -> ValueError:
-    return ValueError(f"{os.fspath(where)!r} is damaged or no saved TransportClassifier or TransportRegressor: {what}")

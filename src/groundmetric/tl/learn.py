@@ -17,13 +17,15 @@ from .._anndata.annotations import (  # fmt: skip
     Samples,
     Selection,
     check_draw,
-    constant_columns,
+    check_labels_of,
+    check_parts_of,
     draw,
-    find_column,
     groups_of,
     labels_of,
+    per_sample,
     resolve,
     samples_of,
+    with_category_order,
 )
 from .._anndata.scale import moments, warn_of_counts
 from .._anndata.source import Source, listed, project, read
@@ -32,7 +34,7 @@ from .._internal.executor import InterruptedWarning, write_line
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
-from ..learning import Distances, Mapped, Ordered
+from ..learning import Distances, Mapped
 from ..supervision.labels import read_labels, resolve_target
 
 LEARNERS = ("ensemble", "single")
@@ -197,25 +199,6 @@ def _redrawn(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarra
     names = samples.names[samples.codes[rows]]
     order = np.argsort(pd.Index(D.names).get_indexer(names), kind="stable")
     return Distributions(read(matrix, rows, columns)[order], names[order], features=D.features)
-
-
-def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> pd.Series:
-    """A column that says the same of all cells of a sample, by the names of the samples."""
-    column = find_column(obs, key, argument)
-    if key not in constant_columns(obs[[key]], samples):
-        raise ParameterError(argument, key, ", which differs within a sample: expected one value per sample")
-    return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
-
-
-def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
-    """The labels with the order of the column's categories, where the target needs one."""
-    if (
-        not isinstance(resolve_target(target), Ordered)
-        or labels.dtype.kind in "biuf"
-        or not getattr(column.dtype, "ordered", False)
-    ):
-        return labels
-    return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
 
 
 def make_learner(
@@ -396,12 +379,12 @@ def learn(
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
-        _check_labels(labels, samples.names, label_key)
+        check_labels_of(labels, samples.names, label_key)
         labels = with_category_order(labels, source.obs[label_key], learns.target)
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         if isinstance(learns, GroundMetricEnsemble):
-            _check_parts(labels, groups, label_key, learns.target)
+            check_parts_of(labels, groups, label_key, learns.target)
         values, selection = Values.of(source, layer, use_rep), _selection(source, layer, use_rep, genes)
         rows = draw(samples, n_cells, random_state)
         redraw = partial(draw, samples, n_cells, random_state) if resample else None
@@ -430,36 +413,6 @@ def learn(
         entry["n_cells"] = {"samples": samples.names.astype(object), "n_cells": samples.sizes}
     target.uns[key_added] = entry
     return target if target is not adata else None
-
-
-def _check_parts(labels: pd.Series, groups: pd.Series | None, label_key: str, target: str) -> None:
-    """Raise where a label has a single sample (or group), which cannot be both learned from and left out."""
-    if target != "classes":
-        return
-    owners = labels.index.to_series() if groups is None else groups.loc[labels.index]
-    counts = owners.groupby(labels.to_numpy()).nunique()
-    if counts.min() < 2:
-        what = "sample" if groups is None else "group"
-        raise ValueError(
-            f"label {str(counts.idxmin())!r} of obs[{label_key!r}] has a single {what}: an ensemble needs two, one to "
-            "learn from and one that is left out; drop the label, or give learner='single'"
-        )
-
-
-def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
-    if labels.empty:
-        raise ValueError(f"obs[{label_key!r}] is missing for all cells: at least two labels are needed")
-    missing = names[~np.isin(names, labels.index)]
-    if missing.size:
-        warnings.warn(
-            f"{missing.size} of {names.size} samples have no label in obs[{label_key!r}] (e.g. {missing[0]!r}): "
-            "nothing is learned from them, but they are projected too",
-            UserWarning,
-            stacklevel=3,
-        )
-    classes = labels.unique()
-    if classes.size < 2:
-        raise ValueError(f"all samples have the label {classes[0]!r} in obs[{label_key!r}]: at least two are needed")
 
 
 def _selection(source: Source, layer: str | None, use_rep: str | None, genes: Any) -> Selection:

@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from .._anndata.annotations import Samples, Selection, draw, labels_of, reselect, samples_of
+from .._anndata.annotations import (  # fmt: skip
+    Samples,
+    Selection,
+    draw,
+    labels_of,
+    per_sample,
+    reselect,
+    samples_of,
+    with_category_order,
+)
 from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry
 from .._internal.executor import Threads
@@ -23,7 +32,7 @@ from ..learning.options import read_parameters
 from ..metrics.cost import euclidean
 from ..supervision.splits import folds
 from ..transport import solve
-from .learn import Learner, Values, fit, make_learner, per_sample, with_category_order
+from .learn import Learner, Values, fit, make_learner
 
 
 def held_out_accuracy(
