@@ -157,6 +157,7 @@ def test_force_goes_on_with_another_scale(files, capsys):
     assert "warning: adata.layers['counts'] is on another scale" in told.err
     assert "2 of 2 samples (e.g. 'S04') are farther from all training samples" in told.err
     assert "predicted by: TransportClassifier" in told.out
+    assert "so that what is predicted is a guess: S04, S08" in told.out
 
 
 def test_numbers_of_ordered_labels_are_predicted(files, tmp_path, capsys):

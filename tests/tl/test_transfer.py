@@ -76,6 +76,7 @@ def test_a_sample_that_is_far_from_all_is_called_a_guess(halves):
     with pytest.warns(UnfamiliarWarning, match=r"1 of 4 samples \(e\.g\. 'S04'\) are farther.*is a guess") as caught:
         found, _ = transfer(odd, train)
     assert [warning.category for warning in caught] == [UnfamiliarWarning]
+    assert found.obs_names[found.obs["groundmetric_far"]].tolist() == ["S04"]
     assert found.obs["groundmetric_typicality"]["S04"] == pytest.approx(1 / 7)
     assert found.obs["groundmetric_typicality"].drop("S04").min() > 1 / 7
 

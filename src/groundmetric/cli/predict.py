@@ -106,6 +106,8 @@ def _predictions(samples: Any) -> list[dict[str, Any]]:
             if f"groundmetric_{more}" in samples.obs:
                 value = float(row[f"groundmetric_{more}"])
                 predicted[more] = value if value == value else None
+        if "groundmetric_far" in samples.obs:
+            predicted["far"] = bool(row["groundmetric_far"])
         found.append({**predicted, "nearest": str(training[nearest[k]])})
     return found
 
@@ -119,7 +121,7 @@ def _write(folder: Path, source: Any, projected: Any) -> list[str]:
     cells.uns["groundmetric"] = projected.stored.entry()
     cells.write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
-    own = [f"groundmetric_{name}" for name in ("predicted", "probability", "number", "typicality")]
+    own = [f"groundmetric_{name}" for name in ("predicted", "probability", "number", "typicality", "far")]
     table = samples.obs[["n_cells", *(name for name in own if name in samples.obs)]]
     table = table.rename(columns=lambda name: name.removeprefix("groundmetric_"))
     if "groundmetric_probabilities" in samples.obsm:
@@ -144,7 +146,11 @@ def summary(findings: dict[str, Any]) -> str:
                 row[name] = "-" if found[name] is None else f"{found[name]:.2f}"
         rows.append({**row, "nearest": found["nearest"]})
     table = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
-    return f"{table}\npredicted by: {findings['predicted_by']}"
+    lines = [table, f"predicted by: {findings['predicted_by']}"]
+    far = [found["sample"] for found in findings["predictions"] if found.get("far")]
+    if far:
+        lines.append(f"far from all training samples, so that what is predicted is a guess: {', '.join(far)}")
+    return "\n".join(lines)
 
 
 def _shown(label: str | None) -> str:

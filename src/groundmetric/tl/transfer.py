@@ -106,6 +106,8 @@ def transfer(
     - ``obs["groundmetric_number"]``: predicted number (of ordered labels that a predictor predicts)
     - ``obs["groundmetric_typicality"]`` (predictor): how usual it is, among training samples, to be as far from the
       nearest other one; see `TransportClassifier.typicality`
+    - ``obs["groundmetric_far"]`` (predictor): whether a sample is so far from all training samples that what is
+      predicted for it is a guess
     - ``obsm["X_groundmetric_distances"]``: distances to the training samples
     - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
       "predicted_by", what predicted the labels
@@ -353,6 +355,7 @@ def _predict(result: ad.AnnData, known: Trained, D: Distributions, seen: np.ndar
     found = predictor.predict_all(D)
     result.obs[f"{key}_typicality"] = np.where(seen, np.nan, found.typicality)
     far = found.far & ~seen
+    result.obs[f"{key}_far"] = far
     if far.any():
         warnings.warn(
             f"{far.sum()} of {len(D)} samples (e.g. {result.obs_names[far][0]!r}) are farther from all training "
