@@ -20,7 +20,7 @@ from .annotations import (  # fmt: skip
     resolve,
     samples_of,
 )
-from .scale import moments, warn_of_counts
+from .scale import Moments, moments, warn_of_counts
 from .source import Source, read
 
 # Rules by which genes are chosen from the training samples of every split, rather than once.
@@ -69,13 +69,22 @@ def read_cohort(
         found = moments(points, np.arange(points.shape[0]))
         warn_of_counts(found.looks_raw, layer, stacklevel=3)
         if genes is None:
-            rule, reason = default_rule(found)
-            rule, more = (
-                (None, [f"all {points.shape[1]:,} features are used: {reason}"]) if rule == "all" else (rule, [])
-            )
+            rule, more = _default(found)
     D = Distributions(points, samples.names[samples.codes[rows]], features=names)
     of = None if groups is None else [groups[name] for name in D.names]
     return Labelled(D, labels.loc[D.names].to_numpy(), of, rule, notes + more)
+
+
+def _default(found: Moments) -> tuple[str | None, list[str]]:
+    """The rule to apply in each split where none is asked for, and what should be known."""
+    rule, reason = default_rule(found)
+    n_features = found.mean.size
+    if rule == "all":
+        return None, [f"all {n_features:,} features are used: {reason}"]
+    kept = int(np.count_nonzero(found.variance > found.variance.mean()))
+    return rule, [
+        f"features are chosen by their variance, {reason}; of all samples {kept:,} of {n_features:,} would be"
+    ]
 
 
 def _usable_samples(

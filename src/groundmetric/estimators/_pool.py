@@ -60,14 +60,13 @@ class Draw:
         points = D.with_points(D.points[:, columns])
         return cls(int(geometry.seeds[draw]), columns, points, [(kind, c[:, columns]) for kind, c in members])
 
-    def distances(self, few: Distributions, kinds: list[str]) -> dict[str, np.ndarray]:
-        """From new distributions, of which points are drawn, to the training ones: by members of these kinds."""
+    def distances(self, few: Distributions) -> list[tuple[str, np.ndarray]]:
+        """From new distributions, of which points are drawn, to the training ones, by each member."""
         seen = few.with_points(few.points[:, self.columns])
-        return {
-            kind: pairwise_distances(seen, self.points, metric=GroundMetric(components))
+        return [
+            (kind, pairwise_distances(seen, self.points, metric=GroundMetric(components)))
             for kind, components in self.members
-            if kind in kinds
-        }
+        ]
 
 
 @dataclass(frozen=True)
@@ -199,13 +198,10 @@ class Pool:
 
     def _learned_distances(self, D: Distributions) -> dict[str, np.ndarray]:
         """Distances by each kind of members, averaged over these, each by its own draw."""
-        found: dict[str, np.ndarray] = {}
-        used = {kind for draw in self.draws for kind, _ in draw.members}
-        for kind in used:
-            found[kind] = np.zeros((len(D), self.codes.size))
+        found: dict[str, Any] = {}
         for draw in self.draws:
-            for kind, distances in draw.distances(self._few(D, draw.seed), sorted(used)).items():
-                found[kind] += distances
+            for kind, distances in draw.distances(self._few(D, draw.seed)):
+                found[kind] = found.get(kind, 0.0) + distances
         return {kind: total / len(self.draws) for kind, total in found.items()}
 
     def _few(self, D: Distributions, seed: int) -> Distributions:

@@ -194,7 +194,7 @@ def project_samples(
         distances = pairwise_distances(cells, known.cells, n_jobs=n_jobs, verbose=verbose)
         seen = _seen(result, known.cells.names)
         if known.predictor is None or n_neighbors is not None:
-            by = _vote(result, known, distances, n_neighbors or N_NEIGHBORS, seen)
+            by = _vote(result, known, distances, N_NEIGHBORS if n_neighbors is None else n_neighbors, seen)
         else:
             D = Distributions(values.read(rows), who.names[who.codes[rows]], features=stored.features)
             by = _predict(result, known, in_order(D, who.names), seen)
