@@ -14,7 +14,7 @@ def test_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # it writes a file
     names: dict = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         exec(block, names)
     assert names["test"].p == 0.05

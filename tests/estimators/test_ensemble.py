@@ -459,7 +459,7 @@ def test_parts_have_every_class_of_every_stratum_on_both_sides():
 
 
 def test_batches_that_have_one_class_each_are_an_error():
-    with pytest.raises(ValueError, match="no stratum has three distributions, and unlike labels among them"):
+    with pytest.raises(ValueError, match="every stratum has labels of one kind only"):
         small().fit(D, y, strata=y)
 
 

@@ -121,10 +121,10 @@ class Labels:
         return enough and (self.strata is None or self.comparable(inside))
 
     def comparable(self, inside: np.ndarray) -> bool:
-        """Whether a stratum has three distributions, and unlike ones among them."""
+        """Whether a stratum has unlike distributions."""
         assert self.strata is not None
         strata = [inside & (self.strata == stratum) for stratum in np.unique(self.strata)]
-        return any(which.sum() >= 3 and np.unique(self.codes[which]).size >= 2 for which in strata)
+        return any(np.unique(self.codes[which]).size >= 2 for which in strata)
 
 
 def parts(labels: Labels, n_parts: int, random: np.random.RandomState) -> list[np.ndarray]:

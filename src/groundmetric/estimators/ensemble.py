@@ -278,8 +278,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         labels = Labels(codes, np.arange(len(D)) if numbers is None else numbers, strata)
         if strata is not None and not labels.comparable(np.ones(len(D), dtype=bool)):
             raise ValueError(
-                "no stratum has three distributions, and unlike labels among them: labels are compared within strata; "
-                "give coarser strata, or none if batch and label cannot be told apart in this cohort"
+                "every stratum has labels of one kind only, so that batch and label cannot be told apart in this "
+                "cohort: give coarser strata, or none"
             )
         return D, labels
 
