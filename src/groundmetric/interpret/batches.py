@@ -250,7 +250,7 @@ class _Case(NamedTuple):
 
     def association(self) -> tuple[float, float]:
         """Of covariate and label; what is the same within groups counts once for each."""
-        if not self.by_group:
+        if not self.by_group or self.groups is None:
             return association(self.codes, self.labels)
         _, codes, labels = np.unique(np.stack([self.groups, self.codes, self.labels]), axis=1)
         return association(codes, labels)
@@ -271,9 +271,9 @@ class _Tested(NamedTuple):
 
 
 def _tested(case: _Case, distances: np.ndarray | None, n_permutations: int, random: np.random.RandomState) -> _Tested:
-    n_values, tied = int(case.codes.max()) + 1, case.association()
+    n_values, tied, unknown = int(case.codes.max()) + 1, case.association(), np.nan
     if distances is None:
-        return _Tested(n_values, *[np.nan] * 6, *tied)
+        return _Tested(n_values, unknown, unknown, unknown, unknown, unknown, unknown, *tied)
     nearest, squares = _nearest(distances, case.groups if case.by_group else None), distances**2
     exchange = case.exchange()
     drawn = [] if exchange is None else [exchange.draw(random) for _ in range(n_permutations)]
