@@ -277,7 +277,8 @@ def test_batch_effect_is_suspected_where_the_nearest_samples_are_of_the_same_bat
     found = cautions_of(table, "condition", "sample", None, np.abs(at[:, None] - at))
     (text,) = (caution.text for caution in found if caution.title == "Suspected batch effect")
     assert "of 100% of the samples the nearest has the same batch (by chance 4" in text
-    assert "condition 0%" in text
+    assert "% of the squared distances (by chance " in text
+    assert ", condition 0%" in text
     assert "--batch batch" in text
 
 

@@ -198,7 +198,8 @@ def _batches(
             texts.append(
                 f"{name} shows in the distances: of {tested.neighbors[k]:.0%} of the samples the nearest has the same "
                 f"{name} (by chance {tested.neighbors_expected[k]:.0%}; p = {tested.p[k]:.2g}), and it explains "
-                f"{tested.r2[k]:.0%} of the squared distances, {label_key} {tested.label_r2[k]:.0%}."
+                f"{tested.r2[k]:.0%} of the squared distances (by chance {tested.r2_expected[k]:.0%}), {label_key} "
+                f"{tested.label_r2[k]:.0%}."
             )
         if tied:
             texts.append(
