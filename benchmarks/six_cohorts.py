@@ -24,6 +24,7 @@ import groundmetric as gm
 from groundmetric._anndata.cohort import Labelled, read_cohort
 from groundmetric._internal.tables import markdown, p_value
 from groundmetric.estimators.preprocessing import SelectedFeatures
+from groundmetric.evaluation.statistics import Difference, sure_as
 
 OURS, OTHERS = "groundmetric", ("Euclid", "pseudobulk")
 POINTS, FEWEST = 60, 20  # cells of a sample: drawn at most; with fewer it is left out
@@ -89,13 +90,6 @@ def score(labelled: Labelled, n_splits: int, draw: int) -> dict[str, Scores]:
     return scores
 
 
-class Lead(NamedTuple):
-    value: float
-    low: float
-    high: float
-    p: float
-
-
 def by_patient(values: np.ndarray, y: np.ndarray, patients: np.ndarray) -> np.ndarray:
     """Parts of the patients in the mean over classes of the mean over samples; their mean is that score."""
     classes, codes = np.unique(y, return_inverse=True)
@@ -104,13 +98,17 @@ def by_patient(values: np.ndarray, y: np.ndarray, patients: np.ndarray) -> np.nd
     return np.bincount(members, values * weights) * (members.max() + 1)
 
 
-def lead(parts: np.ndarray, n_splits: int) -> Lead:
-    """Mean of paired differences of patients, with the corrected t interval and p-value."""
+def lead(parts: np.ndarray, n_splits: int, bounded: bool) -> Difference:
+    """Mean of paired differences of patients, with the corrected t interval and p-value.
+
+    Of accuracies, where every patient has the same difference, as sure as so many patients allow.
+    """
     mean, error = float(parts.mean()), float(parts.std(ddof=1)) / np.sqrt(parts.size)
     error *= np.sqrt(1.0 + n_splits / (n_splits - 1.0))
-    reach = stats.t.ppf(0.975, parts.size - 1) * error
+    reach = float(stats.t.ppf(0.975, parts.size - 1)) * error
     p = float(2.0 * stats.t.sf(abs(mean) / error, parts.size - 1)) if error > 0 else float(mean == 0.0)
-    return Lead(mean, mean - reach, mean + reach, p)
+    found = Difference(mean, mean - reach, mean + reach, p, "corrected t")
+    return sure_as(found, parts.size) if bounded else found
 
 
 def row(name: str, what: str, found: list[dict[str, Scores]], y: np.ndarray, patients: np.ndarray, n_splits: int):
@@ -118,7 +116,7 @@ def row(name: str, what: str, found: list[dict[str, Scores]], y: np.ndarray, pat
     cells = [name, f"{np.unique(patients).size} ({y.size})"]
     cells += [f"{by_patient(mean[m], y, patients).mean():.3f}" for m in (*OTHERS, OURS)]
     for other in OTHERS:
-        it = lead(by_patient(mean[OURS] - mean[other], y, patients), n_splits)
+        it = lead(by_patient(mean[OURS] - mean[other], y, patients), n_splits, what == "right")
         cells += [f"{it.value:+.3f} [{it.low:+.3f}, {it.high:+.3f}]", p_value(it.p)]
     return cells
 
