@@ -48,6 +48,16 @@ def test_without_an_effect_p_values_are_uniform_and_nothing_is_suspected():
     assert np.all(found.q >= found.p)
 
 
+def test_a_trace_is_not_suspected_however_sure_it_is():
+    """In many samples a small shift is significant, which is not to say that it matters."""
+    labels, batch = np.repeat(["ill", "well"], 150), np.tile(["a", "b"], 150)
+    distances = placed((batch, 0.4), n=300, seed=3)
+    found = batch_effects(distances, labels, {"batch": batch}, n_permutations=199)
+    assert found.q[0] < 0.05
+    assert found.r2[0] < 0.04
+    assert found.suspected() == []
+
+
 def test_what_merely_goes_with_the_label_is_told_as_that():
     """The label moves samples, the site goes along with it: within labels the site says nothing."""
     site = np.array(["x"] * 8 + ["y"] * 2 + ["x"] * 1 + ["y"] * 9)

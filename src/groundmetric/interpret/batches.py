@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Cramér's V from which a covariate counts as tied to the label.
 _STRONG = 0.5
+# How far above its expectation one of the shares must be to matter, however sure that is: of neighbours, and R².
+_MORE_NEIGHBORS, _MORE_EXPLAINED = 0.1, 0.05
 # What rounding may do to equal statistics: ties count.
 _TIE = 1e-9
 # Permutations for the association of tables larger than two by two.
@@ -86,7 +88,7 @@ class BatchEffects:
     association_p: np.ndarray
 
     def in_distances(self, level: float = 0.05) -> np.ndarray:
-        """Covariates that show in the distances.
+        """Covariates that show in the distances, surely and by more than a trace.
 
         Parameters
         ----------
@@ -96,9 +98,12 @@ class BatchEffects:
         Returns
         -------
         array of bool of shape (n_covariates,)
-            Whether q is below that.
+            Whether q is below that, and the share of neighbours is above its expectation by 0.1 or R² by 0.05.
         """
-        return np.nan_to_num(self.q, nan=1.0) < level
+        more = (self.neighbors - self.neighbors_expected >= _MORE_NEIGHBORS) | (
+            self.r2 - self.r2_expected >= _MORE_EXPLAINED
+        )
+        return (np.nan_to_num(self.q, nan=1.0) < level) & more
 
     def with_labels(self, level: float = 0.05) -> np.ndarray:
         """Covariates that go with the labels.
