@@ -175,16 +175,16 @@ def annotation_relevance(
     mass = kinds.masses(D).mean(axis=0)
     farther = _farther(costs, np.ones(len(D)))
     draws = _draws(partial(_farther, costs), mass.size + 1, codes, groups, n_draws, random)
-    shares, composition = _shares(farther, mass)
+    (shares, composition), (drawn_shares, drawn_composition) = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(
         values=kinds.values,
         mass=mass,
         relevance=farther[:-1] / float(between[:, 0].sum()),
         share=shares,
-        draws=_shares(draws, mass)[0],
+        draws=drawn_shares,
         confidence=_checked(confidence),
         composition=float(composition),
-        composition_draws=_shares(draws, mass)[1],
+        composition_draws=drawn_composition,
     )
 
 
