@@ -3,6 +3,9 @@
 import numpy as np
 import ot
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.feature_selection import f_classif
@@ -13,6 +16,7 @@ from groundmetric.learning.features import (
     FeatureDistances,
     design,
     feature_ratios,
+    importance_interval,
     quantile_functions,
     within_strata,
 )
@@ -236,3 +240,22 @@ def test_ratios_within_strata_are_those_of_an_analysis_of_variance_with_two_fact
     rest = rests[1] / 13
     assert_allclose(ratios, (rests[0] - rests[1]) / (rest + features._FLOOR * np.median(rest)), rtol=1e-6)
     assert_allclose(spread, np.sqrt(rest), rtol=1e-9)
+
+
+@given(
+    hnp.arrays(float, 5, elements=st.floats(0, 1)), hnp.arrays(float, (7, 5), elements=st.floats(0, 1)),
+    st.floats(0.01, 0.99),
+)  # fmt: skip
+def test_intervals_contain_their_importance_and_are_shares(importance, refits, confidence):
+    low, high = importance_interval(importance, refits, confidence)
+    assert np.all((low >= 0) & (low <= importance) & (importance <= high) & (high <= 1))
+    percentiles = np.quantile(refits, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0, method="inverted_cdf")
+    assert np.all(low <= percentiles[1] + 1e-12)
+    assert np.all(high >= percentiles[0] - 1e-12)
+
+
+def test_an_interval_is_as_wide_on_either_side_as_refits_vary_even_where_all_are_below():
+    """Refits scatter weight over more features: those of a strong one may all be below its importance."""
+    refits = np.array([[0.04], [0.09], [0.16]])
+    low, high = importance_interval(np.array([0.36]), refits, 0.9999)
+    np.testing.assert_allclose([low, high], [[0.04], [0.49]], atol=1e-3)  # weights 0.2 and 0.6 + (0.4 - 0.3)

@@ -21,6 +21,7 @@ from .. import __version__
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, TransportClassifier, TransportRegressor
 from ..estimators.predictor import load_predictor, unpack_predictor
+from ..learning.features import importance_interval
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, listed
@@ -28,8 +29,8 @@ from .source import Source, listed
 FORMAT = 1
 # Files of a run folder of the command line: the training cells, and what predicts labels of new samples.
 RUN_CELLS, RUN_PREDICTOR = "cells.h5ad", "predictor.gm"
-# Most important features that count as selected by a member, and the ends of the intervals of importance.
-N_TOP, ENDS = 20, (0.025, 0.975)
+# Most important features that count as selected by a member.
+N_TOP = 20
 
 
 Predictor = TransportClassifier | TransportRegressor
@@ -132,7 +133,7 @@ class EnsembleResults:
             out_of_bag=ensemble.distances_,
             score=float(ensemble.score_),
             weights={name: float(weight) for name, weight in ensemble.weights_.items()},
-            interval=importance_interval(ensemble),
+            interval=importance_interval(ensemble.metric_.importance(), _counted(ensemble)),
             selected=selected_by_members(ensemble),
             n_members=len(ensemble.members_),
         )
@@ -218,17 +219,6 @@ def _counted(ensemble: GroundMetricEnsemble) -> np.ndarray:
     """Importances of the members whose kind has a weight in the metric; of all where none has."""
     weights = [ensemble.weights_[member.kind] for member in ensemble.members_]
     return ensemble.importances_[np.array(weights) > 0] if max(weights) > 0 else ensemble.importances_
-
-
-def importance_interval(ensemble: GroundMetricEnsemble) -> np.ndarray:
-    """Between which 95% of the members lie, widened to the importance in the metric itself, (2, n_features).
-
-    A member has learned from half of the groups, the metric is an average that also has a Euclidean part: it may lie
-    beyond what single members say.
-    """
-    low, high = np.quantile(_counted(ensemble), ENDS, axis=0)
-    importance = ensemble.metric_.importance()
-    return np.array([np.minimum(low, importance), np.maximum(high, importance)])
 
 
 def selected_by_members(ensemble: GroundMetricEnsemble) -> np.ndarray:

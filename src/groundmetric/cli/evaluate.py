@@ -44,8 +44,10 @@ OPTION_OF = {
     "genes": "--genes",
 }  # fmt: skip
 METHODS = (
-    "the first is compared with all others; learned: a single learner with a nested search of its parameters; all: "
-    "every one there is (groundmetric, single, euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
+    "the first is compared with all others; groundmetric: the classifier on an ensemble (TransportClassifier), as "
+    "learn and predict have it; single: the nearest samples under one learned metric (GroundMetricLearner) vote; "
+    "learned: the same with a nested search of its parameters; all: every one there is (groundmetric, single, "
+    "euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
 )
 GENES = (
     "variance, or how many of the most variable: chosen from the training samples of each split; all; or a column of "
@@ -388,6 +390,7 @@ def _write(
             "n_features": int(cohort.D.shape[1]),
             "labels": labels,
             "n_splits": len(found.splits),
+            "estimators": found.estimators,
             "scores": {method: _scores(found, method) for method in found.methods},
             "against_chance": None if test is None else {"p": test.p, "n_permutations": int(test.null.size)},
             "notes": found.notes,
@@ -421,7 +424,9 @@ def summary(findings: dict[str, Any]) -> str:
     more = (
         "" if chance is None else f"\nagainst chance  p = {chance['p']:.3g} ({chance['n_permutations']} permutations)"
     )
-    return aligned(rows) + more
+    first = next(iter(findings["scores"]))
+    scored = f"\n{first} is {findings['estimators'][first]}; the others are in results.md"
+    return aligned(rows) + more + scored
 
 
 def _number(value: float | None, form: str = ".2f") -> str:

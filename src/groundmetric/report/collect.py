@@ -155,7 +155,7 @@ def collect(
         facts=facts_of(run),
         summary=_summary(run, scores, stable, types, feature),
         cautions=[
-            *summary.cautions_of(_without_results(run), run.label_key, run.sample_key, group_key),
+            *summary.cautions_of(_without_results(run), run.label_key, run.sample_key, group_key, samples.distances),
             *_cautions_of_training(run),
         ],
         samples=samples,

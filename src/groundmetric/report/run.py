@@ -32,9 +32,8 @@ from ..estimators.preprocessing import SelectedFeatures, with_features
 from ..evaluation import Comparison, compare, folds, permutation_test
 from ..evaluation._run import Result
 from ..evaluation.scores import encode, score_codes
-from ..interpret import feature_significance, stability
+from ..interpret import annotation_relevance, feature_significance, stability
 from ..interpret.axes import canonical_axes
-from ..interpret.flows import annotation_relevance
 from ..learning.options import read_parameters
 from ..metrics.base import GroundMetric
 from ..supervision.splits import Split
@@ -49,7 +48,7 @@ FOLDS, NEIGHBORS = 5, 5
 EXCHANGES = 1999  # of labels, for the q-values of features of an ensemble
 PARTNERS = 5  # samples of every class that a sample is compared with
 CACHE = "report.cache"  # file in the folder of a run
-FORMAT = 4  # of what is cached: with another number, and it is computed anew
+FORMAT = 5  # of what is cached: with another number, and it is computed anew
 Log = Callable[[str], None]
 
 
@@ -275,7 +274,13 @@ def type_relevance(run: Run, type_key: str, n_jobs: int | None, log: Log) -> dic
         kinds = _kinds(run, type_key, D.names)
         own = GroundMetric(np.eye(D.shape[1]))
         y = run.stored.labels.loc[D.names].to_numpy()
-        found = annotation_relevance(own, D, y, kinds, max_partners=PARTNERS, n_jobs=n_jobs, n_draws=500)
+        obs = run.samples.obs
+        groups = (
+            obs[run.group_key].loc[D.names].to_numpy() if run.group_key in obs else None
+        )  # patients are drawn whole
+        found = annotation_relevance(
+            own, D, y, kinds, groups=groups, max_partners=PARTNERS, n_jobs=n_jobs, n_draws=500
+        )  # fmt: skip
         low, high = found.interval
         return {
             "values": [str(value) for value in found.values], "share": found.share.tolist(), "low": low.tolist(),
