@@ -235,7 +235,7 @@ def compare_with_truth(truth: Mapping[str, Any], content: Content, features: lis
         share = content.types.rows[order.index(acting)][1]
         rows.append(
             ["Cell type in which they differ", acting,
-             f"{order[0]} carries most of the difference ({content.types.rows[0][1]:.0%})"
+             f"most of the difference lies in {order[0]} ({content.types.rows[0][1]:.0%})"
              + ("" if order[0] == acting else f"; {acting} {share:.0%}")]
         )  # fmt: skip
     rows.append(
