@@ -1,4 +1,4 @@
-"""Folders of runs: the cells are found from anywhere, or it is said that they are gone; time that is left of a budget."""
+"""Folders of runs: the cells are found from anywhere, or are said to be gone; time that is left of a budget."""
 
 import os
 import shutil

@@ -1,5 +1,7 @@
 """Samples of a report: their order and map, what was predicted for each, and the confusion matrix."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -83,4 +85,8 @@ def test_of_numbers_the_predicted_number_is_shown_and_there_is_no_confusion():
     samples, _ = sample_map(run, found)
     (column,) = [column for column in samples.columns if column.name == PREDICTED]
     np.testing.assert_allclose(sorted(column.codes), sorted(run.results.held_out))
-    assert describe_neighbours(samples, "age") is None
+    numbers = np.array([0.0, 10.0, np.nan, 1.0, 5.0, 5.0, 5.0, 5.0])
+    far = np.abs(np.subtract.outer(numbers, numbers)) + 1e-3 * np.abs(np.subtract.outer(range(8), range(8)))
+    said = describe_neighbours(dataclasses.replace(samples, distances=np.nan_to_num(far)), "age", numbers)
+    # 0 and 1 have each other, 10 has 5, and those of 5 have each other.
+    assert said.startswith("The age of a sample and of its nearest differ by 1 on average; by chance they would by ")

@@ -1,6 +1,7 @@
 """Scores of a report: one of what was learned, a test against chance by default, and a budget that is kept."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -8,11 +9,12 @@ import pytest
 import groundmetric as gm
 from groundmetric.report import scores
 from groundmetric.report.run import Steps
+from groundmetric.report.write import page
 
 
 def cohort(label="condition", **parameters):
     cells = gm.datasets.make_cohort(
-        4, 15, 60, n_markers=5, n_programme_genes=10, programme_strength=3.0, random_state=0
+        5, 25, 60, n_markers=5, n_programme_genes=10, programme_strength=3.0, random_state=0
     )
     if label == "age":
         ill = (cells.obs["condition"] == "disease").to_numpy()
@@ -27,7 +29,8 @@ def run():
 
 
 def test_an_ensemble_is_tested_by_default_and_the_page_shows_one_score(run, monkeypatch, tmp_path):
-    monkeypatch.setattr("groundmetric.report.collect.PERMUTATIONS", 19)
+    # The package has a function of the module's name.
+    monkeypatch.setattr(sys.modules["groundmetric.report.collect"], "PERMUTATIONS", 19)
     lines = []
     content = gm.report.collect(run, log=lines.append)
     assert len(content.evaluation.test["null"]) == 19
@@ -48,7 +51,7 @@ def test_permutations_fit_the_budget_and_what_was_left_out_is_said(run, monkeypa
     def counted(*arguments, n_permutations, **options):
         asked.append(n_permutations)
         return gm.evaluation.permutation.PermutationTest(
-            -0.1, np.zeros(n_permutations), 0.5, "log_probability", "distributions", 70, 2.0
+            -0.1, np.zeros(n_permutations), 0.5, "log_probability", "distributions", 252, 2.0
         )
 
     monkeypatch.setattr(scores, "permutation_test", counted)
@@ -79,7 +82,7 @@ def test_ordered_labels_are_scored_by_variance_and_tested():
     names = [field.name for field in content.genes.fields]
     assert "With age" in names
     assert "they predict classes" in content.evaluation.how
-    text = gm.report.write.__globals__["page"](content)
+    text = page(content)
     assert "Against chance: p = " in text
 
 

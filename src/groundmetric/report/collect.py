@@ -29,7 +29,7 @@ from .content import (  # fmt: skip
     column_of,
     columns_of,
 )
-from .genes import by_members, gene_table, processes_of_axes, refit, with_q_values
+from .genes import by_members, gene_table, most_important, processes_of_axes, refit, types_of, with_q_values
 from .plans import Directions, DrawnCells, directions, draw_cells, kinds_of, relevance, type_relevance
 from .run import Log, Run, Steps, check_values, has_values
 from .samples import Predictions, sample_map
@@ -141,7 +141,10 @@ def collect(
 
 def _scored(page: _Page, permutations: int, refits: int, evaluation: bool, steps: Steps) -> None:
     """Stability of the genes, scores and tests: what needs the values."""
-    run, cohort = page.run, Cohort(page.run, page.group_key)
+    run, cohort, key = page.run, Cohort(page.run, page.group_key), page.type_key
+    if evaluation and key is not None and run.is_expression:
+        page.gene_types = page.optional("Cell types in which genes differ", True, "",
+                                        lambda: types_of(cohort, key, most_important(run), steps))  # fmt: skip
     if run.results is not None:
         if permutations:
             page.stable = page.optional(
@@ -172,6 +175,7 @@ class _Page:
         self.listed: list[Axis] = []
         self.types: Table | None = None
         self.cells: CellMap | None = None
+        self.gene_types: dict[str, str] | None = None
         self.scores: Evaluation | None = None
         self.stable = None if run.results is None else by_members(run)
         self.predictions = None if run.results is None else Predictions.of_ensemble(run.results)
@@ -206,7 +210,7 @@ class _Page:
             *summary.cautions_of(_without_results(run), run.label_key, run.sample_key, self.group_key),
             *_cautions_of_training(run),
         ]
-        genes = gene_table(run, self.axes, self.stable, self.type_key)
+        genes = gene_table(run, self.axes, self.stable, self.gene_types)
         feature = "gene" if run.is_expression else "dimension"
         return Content(
             title=self.title,
@@ -239,7 +243,7 @@ class _Page:
         found: dict[str, Sequence[str | None]] = {
             "samples": [
                 summary.describe_data(drawn, _counts(run), run.label_key, len(run.stored.features), feature),
-                summary.describe_neighbours(samples, run.label_key),
+                summary.describe_neighbours(samples, run.label_key, _numbers(run, samples.names)),
                 summary.describe_errors(self.predictions),
             ],
             "label": summary.describe_scores(self.scores, held_out, pending),
@@ -250,6 +254,13 @@ class _Page:
             "care": [summary.describe_cautions(cautions)],
         }  # fmt: skip
         return summary.answers(found, feature)
+
+
+def _numbers(run: Run, names: list[str]) -> np.ndarray | None:
+    """Labels of samples that are numbers in an order; NaN where there is none."""
+    if not run.is_ordered or run.stored.labels.dtype.kind not in "biuf":
+        return None
+    return run.stored.labels.reindex(names).to_numpy(dtype=np.float64)
 
 
 def _without_process(processes: list[Table | None]) -> list[str]:

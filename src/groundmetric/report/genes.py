@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from scipy.stats import spearmanr
 
 from .._anndata.store import N_TOP
 from ..interpret import feature_significance, over_representation, read_gmt, stability
 from .content import Field, Table
-from .plans import Directions, kinds_of
+from .plans import Directions, drawn_kinds
 from .run import Run, Steps, cached, duration, learner_of
 from .scores import FEWEST, Cohort
 
@@ -24,18 +25,25 @@ EXCHANGES = 1999  # of labels, for the q-values of features of an ensemble
 Look = Callable[[str], list[Any]]  # from the name of a gene to what is known of it
 
 
+def most_important(run: Run, n: int = MOST_GENES) -> list[str]:
+    """Names of the most important features."""
+    return [run.stored.features[g] for g in np.argsort(-run.stored.metric.importance(), kind="stable")[:n]]
+
+
 def gene_table(
-    run: Run, axes: Directions | None, found: dict[str, Any] | None, type_key: str | None, n: int = MOST_GENES
+    run: Run, axes: Directions | None, found: dict[str, Any] | None, types: dict[str, str] | None = None
 ) -> Table:
     """The most important genes: where they are higher, in which cells they differ, their axis, and how stable they are.
 
-    Axes are those that are shown; None: they are not known yet.
+    Axes are those that are shown; what is None is not known.
     """
-    names, shares = run.stored.features, run.stored.metric.importance()
-    order = np.argsort(-shares, kind="stable")[:n]
+    names, shares = most_important(run), dict(zip(run.stored.features, run.stored.metric.importance(), strict=True))
     what = "Gene" if run.is_expression else "Dimension"
     fields = [Field("Rank", "d"), Field(what), Field("Importance", ".2%", bar=True, note="share of the distance")]
-    parts: list[tuple[list[Field], Look]] = [direction_of(run), types_of(run, type_key, [names[g] for g in order])]
+    parts: list[tuple[list[Field], Look]] = [direction_of(run)]
+    if types is not None:
+        note = "cell type in which means of the labels are farthest apart"
+        parts.append(([Field("Differs most in", note=note)], lambda name: [types.get(name)]))
     if axes is not None:
         parts.append(_axis_of(run, axes))
     if found is not None:
@@ -44,12 +52,12 @@ def gene_table(
     for more, _ in parts:
         fields += more
     rows = [
-        [rank, names[g], float(shares[g]), *(value for _, look in parts for value in look(names[g]))]
-        for rank, g in enumerate(order, 1)
+        [rank, name, float(shares[name]), *(value for _, look in parts for value in look(name))]
+        for rank, name in enumerate(names, 1)
     ]
     kind = "genes" if run.is_expression else "dimensions"
     choice = next((k for k, field in enumerate(fields) if field.name == "Axis"), None)
-    return Table("genes", f"The {len(rows)} most important of {len(names):,} {kind}", fields, rows, choice=choice)
+    return Table("genes", f"The {len(rows)} most important of {len(shares):,} {kind}", fields, rows, choice=choice)
 
 
 def direction_of(run: Run) -> tuple[list[Field], Look]:
@@ -93,39 +101,36 @@ def _rise_of(run: Run, X: pd.DataFrame, samples: list[str]) -> tuple[list[Field]
     return [Field(f"With {run.label_key}"), Field("Correlation", "+.2f", note="of sample means, by ranks")], look
 
 
-def types_of(run: Run, type_key: str | None, genes: list[str]) -> tuple[list[Field], Look]:
-    """The cell type in which label means of a gene differ most.
+def types_of(cohort: Cohort, type_key: str, genes: list[str], steps: Steps) -> dict[str, str]:
+    """By gene, the cell type in which means of the labels are farthest apart.
 
-    It is read from the learned space, where each gene has a dimension of its own if single genes were weighted, as
-    members of an ensemble do.
+    Means are first over the cells of a sample, then over samples: a sample counts once, however many cells it has.
     """
-    dimension = _dimension_of_gene(run)
-    if type_key is None or not dimension:
-        return [], lambda name: []
-    z = np.asarray(run.cells.obsm[f"X_{run.key}"])
-    chosen = [gene for gene in genes if gene in dimension]
-    values = pd.DataFrame(z[:, [dimension[gene] for gene in chosen]], columns=chosen)
-    sample = run.cells.obs[run.sample_key].astype(str).to_numpy()
-    labels = run.classes.reindex(sample).to_numpy()
-    known = pd.notna(labels)
-    # First over the cells of a sample, then over samples: a sample counts once, however many cells it has.
-    keys = [kinds_of(run, type_key)[known], labels[known], sample[known]]
-    by_label = values[known].groupby(keys).mean().groupby(level=[0, 1]).mean()
-    span = by_label.groupby(level=0).max() - by_label.groupby(level=0).min()
-    most = span.idxmax()
 
-    def look(gene: str) -> list[Any]:
-        return [str(most[gene]) if gene in most.index else None]
+    def compute() -> dict[str, str]:
+        steps.begin("asking in which cells genes differ")
+        run, D = cohort.run, cohort.of_the_metric
+        place = {name: g for g, name in enumerate(run.stored.features)}
+        kinds, types = pd.factorize(drawn_kinds(run, type_key, D.names), sort=True)
+        owner = np.repeat(np.arange(len(D)), D.sizes)
+        which = kinds + len(types) * owner  # type and sample of each cell
+        counts = np.bincount(which, minlength=len(types) * len(D))
+        sums = sparse.csr_array((np.ones(which.size), (which, np.arange(which.size))), (counts.size, which.size))
+        values = sums @ D.points[:, [place[gene] for gene in genes]]
+        means = (values.toarray() if sparse.issparse(values) else values) / np.maximum(counts, 1)[:, None]
+        means[counts == 0] = np.nan
+        span = _span_of_labels(means.reshape(len(D), len(types), -1), run.classes.loc[D.names].to_numpy())
+        return {gene: str(types[k]) for gene, k in zip(genes, span.argmax(axis=0), strict=True)}
 
-    return [Field("Differs most in", note="cell type in which means of the labels are farthest apart")], look
+    return cached(cohort.run, "gene types", [type_key, genes], compute)
 
 
-def _dimension_of_gene(run: Run) -> dict[str, int]:
-    """Dimension of the learned space of each gene; empty where dimensions are of several genes."""
-    used = run.stored.metric.components != 0
-    if np.any(used.sum(axis=1) > 1):
-        return {}
-    return {run.stored.features[int(row.argmax())]: k for k, row in enumerate(used) if row.any()}
+def _span_of_labels(means: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Largest less smallest mean of a label, (types, genes), from means of samples, (samples, types, genes)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a type that no sample of a label has
+        by_label = np.stack([np.nanmean(means[labels == label], axis=0) for label in np.unique(labels)])
+        return np.nan_to_num(np.nanmax(by_label, axis=0) - np.nanmin(by_label, axis=0))
 
 
 def _axis_of(run: Run, axes: Directions) -> tuple[list[Field], Look]:

@@ -68,6 +68,14 @@ def kinds_of(run: Run, type_key: str) -> np.ndarray:
     return column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
 
 
+def drawn_kinds(run: Run, type_key: str, names: list) -> np.ndarray:
+    """The type of each cell that was learned from, in the order of distributions: by sample, then as in `obs`."""
+    who = samples_of(run.cells.obs, run.sample_key)
+    drawn, kinds = run.cells.obs[f"{run.key}_sampled"].to_numpy(dtype=bool), kinds_of(run, type_key)
+    own = who.names[who.codes]
+    return np.concatenate([kinds[drawn & (own == name)] for name in names])
+
+
 @dataclass(frozen=True)
 class Directions:
     """The axes of the learned space, those first that carry most of the transport between labels.

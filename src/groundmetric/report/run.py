@@ -168,11 +168,13 @@ class Run:
     def _values(name: str, folder: Path) -> Path | None:
         """The file that was learned from: as it was named, from here or from a folder that the run is in, or beside it.
 
-        The command may have been given from another folder than the present one.
+        The command may have been given from another folder than the present one. The run's own file of the same name
+        has no values.
         """
         here = folder.resolve()
-        paths = [Path(name), here / Path(name).name, *(place / name for place in here.parents)]
-        return next((path for path in [*paths, here.parent / Path(name).name] if path.exists()), None)
+        beside = [here / Path(name).name, here.parent / Path(name).name]
+        paths = [Path(name), *(place / name for place in here.parents), *beside]
+        return next((path for path in paths if path.exists() and path.resolve() != here / RUN_CELLS), None)
 
     @cached_property
     def entry(self) -> dict[str, Any]:

@@ -44,9 +44,14 @@ def describe_data(n_cells: int, counts: dict[str, int], label: str, n_features: 
     )
 
 
-def describe_neighbours(samples: SampleMap, label: str) -> str | None:
-    """How many samples have a nearest one of their own label, and how many would by chance."""
+def describe_neighbours(samples: SampleMap, label: str, numbers: np.ndarray | None = None) -> str | None:
+    """How many samples have a nearest one of their own label, and how many would by chance.
+
+    Of labels that are numbers: how far the nearest sample is from theirs, and how far any other.
+    """
     column = samples.columns[0]
+    if numbers is not None:
+        return _near_numbers(samples.distances, numbers, label)
     known = np.flatnonzero(column.codes >= 0) if column.is_class else np.empty(0, dtype=int)
     if known.size < 3:
         return None
@@ -56,6 +61,21 @@ def describe_neighbours(samples: SampleMap, label: str) -> str | None:
     counts = np.bincount(codes)
     chance = float(np.sum(counts * (counts - 1)) / (known.size - 1))
     return f"The nearest sample has the same {label} for {like} of {known.size} samples; by chance {chance:.0f} would."
+
+
+def _near_numbers(distances: np.ndarray, numbers: np.ndarray, label: str) -> str | None:
+    known = np.flatnonzero(np.isfinite(numbers))
+    if known.size < 3:
+        return None
+    values = numbers[known]
+    apart = np.abs(values[:, None] - values[None])
+    far = distances[np.ix_(known, known)] + np.diag(np.full(known.size, np.inf))
+    near = float(np.mean(apart[np.arange(known.size), far.argmin(axis=1)]))
+    chance = float(apart.sum() / (known.size * (known.size - 1)))
+    return (
+        f"The {label} of a sample and of its nearest differ by {near:.3g} on average; by chance they would by "
+        f"{chance:.3g}."
+    )
 
 
 def describe_errors(found: Predictions | None) -> str | None:
