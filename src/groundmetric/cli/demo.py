@@ -152,18 +152,20 @@ def _write_demo(
 
 
 def summary(findings: Mapping[str, Any]) -> str:
-    """What was found, for people: a few lines per data set, and what was put into the cohort beside what was found."""
+    """What was found, for people: the answers of the report, what was put in, and a few lines per data set."""
     from ._studies import facts, size
 
     lines = []
-    for found in findings["datasets"]:
-        lines.append(f"{found['name']}: {size(found)}")
-        lines += [f"  {label:<28}{text}" for label, text in facts(found).items()]
     if "cohort" in findings:
+        lines.append("Simulated cohort")
+        lines += [f"  {question} {answer}" for question, answer in findings["cohort"]["summary"].items()]
         lines.append("Simulated cohort: put in → found")
         lines += [
             f"  {row['what']:<32}{row['put_in']} → {row['found']}" for row in findings["cohort"]["put_in_and_found"]
         ]
+    for found in findings["datasets"]:
+        lines.append(f"{found['name']}: {size(found)}")
+        lines += [f"  {label:<28}{text}" for label, text in facts(found).items()]
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from .run import Run, Steps, cached
 
 PARTNERS = 5  # samples of every class that a sample is compared with
 MOST_CELLS, FEWEST_CELLS = 3000, 100  # of all samples together, and of each where there are many samples
-LEAST, MOST_AXES = 0.01, 6  # share of the transport from which an axis is shown, and how many are
+LEAST, MOST_AXES = 0.05, 6  # share of what sets labels apart from which an axis is shown, and how many are
 DRAWS = 500  # of samples, for the intervals of cell types
 
 
@@ -102,14 +102,14 @@ class Directions:
 
 
 def directions(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) -> Directions:
-    """The axes that are shown: those that carry some of the transport, and at least two for the map of cells."""
+    """The axes that are shown: those along which other labels are farther, and at least two for the map of cells."""
 
     def compute() -> dict[str, Any]:
         steps.begin("reading the axes of the learned space")
         own = GroundMetric(np.eye(cells.D.shape[1]))
         kinds = None if type_key is None else kinds_of(run, type_key)[cells.places]
         axes = canonical_axes(own, cells.D, cells.y, annotation=kinds, max_partners=PARTNERS, n_jobs=steps.n_jobs)
-        shown = slice(0, min(MOST_AXES, max(2, int(np.sum(axes.share >= LEAST)))))
+        shown = _shown_axes(axes.share, axes.activity.sum(axis=0))
         return {
             "rotation": axes.metric.components[shown].tolist(), "share": axes.share[shown].tolist(),
             "labels": [str(label) for label in axes.classes], "positions": axes.positions[:, shown].tolist(),
@@ -129,6 +129,17 @@ def directions(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) 
         rotation * sign[:, None], np.array(found["share"]), loadings * sign[:, None], found["labels"], positions * sign,
         found["types"], np.array(found["activity"]), found["n_all"],
     )  # fmt: skip
+
+
+def _shown_axes(share: np.ndarray, activity: np.ndarray) -> list[int]:
+    """Axes in the order of their share of the transport, without those along which labels hardly differ.
+
+    >>> _shown_axes(np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.5, 0.001, 0.1, -0.1]))
+    [0, 2]
+    """
+    telling = [a for a in range(share.size) if activity[a] >= LEAST * np.maximum(activity, 0.0).sum() > 0]
+    others = [a for a in range(share.size) if a not in telling]
+    return sorted([*telling, *others[: max(0, 2 - len(telling))]])[:MOST_AXES]
 
 
 def relevance(run: Run, cells: DrawnCells, steps: Steps) -> np.ndarray:
