@@ -139,6 +139,45 @@ def test_second_report_computes_nothing_again(written, run_folder, tmp_path):
     assert again["scores"] == written[1]["scores"]
 
 
+def test_a_first_page_is_written_before_the_long_steps_and_says_what_follows(runs, tmp_path):
+    page, seen = tmp_path / "page.html", []
+
+    def log(line):
+        seen.append((line, page.read_text() if page.exists() else None))
+
+    gm.report.write(runs["ensemble"], page, permutations=0, log=log)
+    lines = [line for line, _ in seen]
+    assert lines[0] == f"wrote a first page, of samples and genes: {page}"
+    first, last = seen[0][1], page.read_text()
+    assert "Still being computed: axes of the learned space, cells, cell types, scores and tests." in first
+    assert "Still being computed" not in last
+    names = runs["ensemble"].stored.features
+    top = names[int(runs["ensemble"].stored.metric.importance().argmax())]
+    for text in (first, last):
+        assert f"<td>{top}</td>" in text
+        assert "Predicted labels" in text
+    assert 'id="axis-1"' in last
+    assert 'id="axis-1"' not in first
+
+
+def test_names_of_samples_are_written_in_both_figures(runs):
+    content = gm.report.collect(runs["ensemble"], evaluation=False)
+    for name, draw in figures_of_page(content).items():
+        draw(ax := Figure().add_subplot())
+        written = {text.get_text() for text in [*ax.texts, *ax.get_yticklabels()]}
+        assert set(content.samples.names) <= written, name
+
+
+def test_colours_of_distances_go_by_rank(runs):
+    content = gm.report.collect(runs["ensemble"], evaluation=False)
+    figures_of_page(content)["distances"](ax := Figure().add_subplot())
+    distances = content.samples.distances
+    pairs = distances[np.triu_indices(len(distances), 1)]
+    shades = np.asarray(ax.images[0].norm(pairs))
+    assert np.array_equal(np.argsort(shades, kind="stable"), np.argsort(pairs, kind="stable"))
+    np.testing.assert_allclose(np.quantile(shades, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.06)
+
+
 def test_command_says_what_is_left_out_and_keeps_what_is_there(written, run_folder, tmp_path, capsys):
     command = ["report", str(run_folder), "--no-evaluate", "--refits", "0", "-o", str(tmp_path / "page.html")]
     assert cli.main(command) == 0
@@ -193,7 +232,7 @@ def test_without_the_values_the_rest_is_shown(run_folder, tmp_path):
     bare = gm.report.Run(run.cells, run.samples, None, run.findings)
     found = gm.report.write(bare, tmp_path / "page.html")
     lacking = [note.split(":")[0] for note in found["left_out"] if "does not have them" in note]
-    assert lacking == ["q-values of genes", "Scores on held-out samples"]
+    assert lacking == ["Cell types in which genes differ", "q-values of genes", "Scores on held-out samples"]
     assert found["scores"] is None
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.report.run import Steps, duration
+from groundmetric.report.write import is_first_page
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,24 @@ def test_other_cells_of_the_same_name_are_refused(project, tmp_path, capsys):
     assert gm.report.Run.open(tmp_path / "run", right).source == right
     assert cli.main(["report", str(tmp_path / "run"), "--cells", str(tmp_path / "none.h5ad")]) == 2
     assert "none.h5ad' does not exist" in capsys.readouterr().err
+
+
+def test_an_interrupted_report_is_started_again_without_force(project, tmp_path, monkeypatch, capsys):
+    page, run = tmp_path / "page.html", project / "runs" / "one"
+    command = ["report", str(run), "-o", str(page), "--no-evaluate", "--cells", str(project / "data" / "cells.h5ad")]
+    (run / "report.cache").unlink(missing_ok=True)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["groundmetric.report.collect"], "relevance", interrupted)
+        assert cli.main(command) == 130
+    assert is_first_page(page)
+    assert cli.main(command) == 0
+    assert not is_first_page(page)
+    assert cli.main(command) == 2
+    assert "--force" in capsys.readouterr().err
 
 
 def test_steps_call_the_first_page_once_and_say_how_long_a_step_takes():

@@ -81,10 +81,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check_free(page: Path, force: bool) -> None:
-    from ..report.write import check_output
+    from ..report.write import check_output, is_first_page
 
     check_output(page)
-    if page.exists() and not force:
+    if page.exists() and not force and not is_first_page(page):
         raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --force to replace it")
 
 

@@ -203,6 +203,11 @@ def is_page(path: Path) -> bool:
     return not content or (content.startswith(b"<!doctype html>") and b"<footer>Made by groundmetric " in content)
 
 
+def is_first_page(path: Path) -> bool:
+    """Whether a page waits for the whole one: `write` was interrupted, or is still at work."""
+    return is_page(path) and b'<p class="pending"' in path.read_bytes()
+
+
 def page(content: Content) -> str:
     """The whole page as text."""
     figures = {name: render(draw, name, ["svg"])["svg"] for name, draw in figures_of_page(content).items()}
