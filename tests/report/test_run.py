@@ -53,9 +53,9 @@ def test_a_run_whose_cells_are_gone_is_an_error_unless_nothing_needs_them(projec
 
 def test_other_cells_of_the_same_name_are_refused(project, tmp_path, capsys):
     shutil.copytree(project / "runs" / "one", tmp_path / "run")
-    cells = gm.datasets.make_cohort(3, 10, 60, n_markers=5, n_programme_genes=10, random_state=1)
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    with pytest.raises(ValueError, match=f"holds {cells.n_obs} cells, which are not the"):
+    cells = gm.datasets.make_cohort(3, 15, 60, n_markers=5, n_programme_genes=10, random_state=0)
+    cells[:-2].copy().write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(ValueError, match=f"lacks 2 of the {cells.n_obs} cells .*{cells.obs_names[-2]}"):
         gm.report.Run.open(tmp_path / "run")
     right = project / "data" / "cells.h5ad"
     assert gm.report.Run.open(tmp_path / "run", right).source == right
@@ -89,6 +89,24 @@ def test_steps_call_the_first_page_once_and_say_how_long_a_step_takes():
     assert said == ["first", "reading", "permuting: about 1 min 15 s"]
 
 
+def test_a_step_does_not_begin_when_nothing_is_left_of_the_budget_unless_the_page_needs_it():
+    said = []
+    steps = Steps(log=said.append, budget=0.0)
+    steps.begin("reading", needed=True)
+    with pytest.raises(ValueError, match="nothing is left of the budget"):
+        steps.begin("permuting")
+    assert said == ["reading"]
+
+
+def test_with_a_short_budget_the_page_says_what_was_left_out(project, tmp_path):
+    run = gm.report.Run.open(project / "runs" / "one", project / "data" / "cells.h5ad")
+    run = gm.report.Run(run.cells, run.samples, run.source, run.findings)  # without a cache
+    found = gm.report.write(run, tmp_path / "page.html", budget=1e-6)
+    lacking = {note.split(":")[0] for note in found["left_out"] if "nothing is left of the budget of 1 s" in note}
+    assert lacking == {"Cell types in which genes differ", "q-values of genes", "Scores on held-out samples"}
+    assert "Which cells?" in found["summary"]
+
+
 @pytest.mark.parametrize(("budget", "number"), [(None, 99), (1000.0, 99), (40.0, 15), (9.0, 0)])
 def test_tasks_are_as_many_as_the_budget_has_time_for(budget, number, monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: 100.0)
@@ -119,3 +137,6 @@ def test_many_numbers_are_compared_by_thirds_and_few_values_by_value():
         low, high = run.stored.labels.min(), run.stored.labels.max()
         assert len(set(run.classes[run.stored.labels == low]) & set(run.classes[run.stored.labels == high])) == 0
         assert np.all(run.classes.value_counts() >= 3)
+        cautions = gm.report.collect(run, evaluation=False).cautions
+        few = next(caution.text for caution in cautions if caution.title == "Few samples")
+        assert "has 3 samples" in few  # and not one, as every age would have

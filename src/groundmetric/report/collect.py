@@ -126,7 +126,7 @@ def collect(
     processes: list[Table | None] = [None] * len(axes.share)
     if gene_sets is not None and run.is_expression:
         processes = processes_of_axes(axes, run.stored.features, gene_sets)
-        page.left_out += _without_process(processes)
+        page.left_out += _without_process(processes, axes.telling)
     else:
         page.left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
     page.axes, page.listed = axes, axis_list(run, axes, processes)
@@ -242,7 +242,8 @@ class _Page:
         held_out = None if run.results is None else run.results.scores
         found: dict[str, Sequence[str | None]] = {
             "samples": [
-                summary.describe_data(drawn, _counts(run), run.label_key, len(run.stored.features), feature),
+                summary.describe_data(drawn, len(run.classes), _labels(run), len(run.stored.features), feature),
+                summary.describe_aim(run.label_key, run.is_ordered),
                 summary.describe_neighbours(samples, run.label_key, _numbers(run, samples.names)),
                 summary.describe_errors(self.predictions),
             ],
@@ -263,15 +264,19 @@ def _numbers(run: Run, names: list[str]) -> np.ndarray | None:
     return run.stored.labels.reindex(names).to_numpy(dtype=np.float64)
 
 
-def _without_process(processes: list[Table | None]) -> list[str]:
-    none = [str(a) for a, table in enumerate(processes, 1) if table is None]
+def _without_process(processes: list[Table | None], telling: list[bool]) -> list[str]:
+    none = [str(a) for a, table in enumerate(processes, 1) if table is None and telling[a - 1]]
     return [f"Processes of axis {', '.join(none)}: no set stands out (q < 0.05)."] if none else []
 
 
 def _without_results(run: Run) -> pd.DataFrame:
-    """What was known of the samples before: what is predicted goes with the label, and is no batch."""
+    """What was known of the samples before: what is predicted goes with the label, and is no batch.
+
+    Labels that are many numbers are thirds of them.
+    """
     own = [name for name in run.samples.obs.columns if str(name).startswith(f"{run.key}_")]
-    return run.samples.obs.drop(columns=own)
+    found = run.samples.obs.drop(columns=own)
+    return found.assign(**{run.label_key: run.classes.reindex(found.index)}) if run.is_ordered else found
 
 
 def _cautions_of_training(run: Run) -> list[Caution]:
@@ -317,7 +322,7 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
     data = {
         "File": str(findings.get("cells", "in memory")),
         "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
-        "Labels": ", ".join(f"{count} {name}" for name, count in _counts(run).items()) + f" (column {run.label_key!r})",
+        "Labels": f"{_labels(run)} (column {run.label_key!r})",
         "Cells learned from": f"{drawn:,}, at most {params.get('n_cells', 'all')} per sample",
         "Values": f"{values}, {len(run.stored.features):,} {'genes' if run.is_expression else 'dimensions'}"
         + (f" chosen by {params['genes']!r}" if run.is_expression else ""),
@@ -332,8 +337,13 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
     return {"Data": data, "Training": course, "Parameters": shown, "Versions": versions}
 
 
-def _counts(run: Run) -> dict[str, int]:
-    return dict(sorted(Counter(map(str, run.classes.tolist())).items()))
+def _labels(run: Run) -> str:
+    """How many samples have which label; of numbers, from which to which."""
+    labels = run.stored.labels
+    if run.is_ordered and labels.dtype.kind in "biuf":
+        return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
+    counts = Counter(map(str, labels.tolist()))
+    return summary.enumerated([f"{counts[name]} {name}" for name in sorted(counts)])
 
 
 def _course(run: Run) -> dict[str, str]:
@@ -379,7 +389,8 @@ def axis_list(run: Run, axes: Directions, processes: list[Table | None]) -> list
         top = np.argsort(-np.abs(loadings), kind="stable")[:PER_AXIS]
         genes = [(run.stored.features[g], float(loadings[g])) for g in top]
         low, high = axes.labels[int(axes.positions[:, a].argmin())], axes.labels[int(axes.positions[:, a].argmax())]
-        found.append(Axis(f"Axis {a + 1}", float(axes.share[a]), (low, high), genes, processes[a], _movers(axes, a)))
+        ends = (low, high) if axes.telling[a] else None
+        found.append(Axis(f"Axis {a + 1}", float(axes.share[a]), ends, genes, processes[a], _movers(axes, a)))
     return found
 
 
@@ -387,7 +398,7 @@ def _movers(axes: Directions, a: int) -> list[tuple[str, float]]:
     """Cell types by their share in how much farther other labels are along an axis; none where they are not."""
     activity = axes.activity[:, a]
     total = float(activity.sum())
-    if len(axes.types) < 2 or total <= 0:
+    if len(axes.types) < 2 or not axes.telling[a]:
         return []
     order = np.argsort(-activity, kind="stable")[: PER_AXIS // 4]
     return [(axes.types[t], float(activity[t]) / total) for t in order if activity[t] > 0]

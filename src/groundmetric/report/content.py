@@ -101,7 +101,7 @@ class Axis:
 
     name: str
     share: float
-    ends: tuple[str, str]  # what lies towards its low and its high end
+    ends: tuple[str, str] | None  # labels towards its low and its high end; None: they hardly differ along it
     genes: list[tuple[str, float]]
     processes: Table | None = None
     types: list[tuple[str, float]] = field(default_factory=list)

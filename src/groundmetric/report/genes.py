@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from .scores import FEWEST, Cohort
 
 MOST_GENES = 300
 TOP, MOST_SETS, SURE = 50, 8, 0.05  # genes of an axis that are tested, sets that are shown, q below which they are
+MOST_NAMED = 10  # genes of a process
 EXCHANGES = 1999  # of labels, for the q-values of features of an ensemble
 Look = Callable[[str], list[Any]]  # from the name of a gene to what is known of it
 
@@ -149,11 +150,14 @@ def processes_of_axes(axes: Directions, features: list[str], gene_sets: str | os
     sets = read_gmt(gene_sets)
     found: list[Table | None] = []
     for a, loadings in enumerate(axes.loadings, 1):
+        if not axes.telling[a - 1]:
+            found.append(None)
+            continue
         n = min(TOP, max(1, len(features) // 5))
         top = [features[g] for g in np.argsort(-np.abs(loadings), kind="stable")[:n]]
         tested = over_representation(top, features, sets)
         rows = [
-            [name.replace("_", " "), float(tested.q[s]), float(tested.effect[s]), ", ".join(tested.overlap[s])]
+            [name.replace("_", " "), float(tested.q[s]), float(tested.effect[s]), _some(tested.overlap[s])]
             for s, name in enumerate(tested.sets[:MOST_SETS])
             if tested.q[s] < SURE
         ]
@@ -161,6 +165,11 @@ def processes_of_axes(axes: Directions, features: list[str], gene_sets: str | os
         caption = f"Processes of the {n} strongest genes of axis {a}"
         found.append(Table(f"processes-{a}", caption, fields, rows) if rows else None)
     return found
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMED])
+    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
 
 
 def by_members(run: Run) -> dict[str, Any]:

@@ -88,6 +88,7 @@ class Directions:
     labels, positions : (n_labels, n_axes) mean of each label, in standard deviations
     types, activity : (n_types, n_axes) share of each cell type in how much farther other labels are along an axis;
         without cell types, one that is called "all"
+    telling : (n_axes,) whether labels differ along them; the map of cells may need one along which they do not
     n_all : number of axes, those that are not shown included
     """
 
@@ -98,6 +99,7 @@ class Directions:
     positions: np.ndarray
     types: list[str]
     activity: np.ndarray
+    telling: list[bool]
     n_all: int
 
 
@@ -105,16 +107,18 @@ def directions(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) 
     """The axes that are shown: those along which other labels are farther, and at least two for the map of cells."""
 
     def compute() -> dict[str, Any]:
-        steps.begin("reading the axes of the learned space")
+        steps.begin("reading the axes of the learned space", needed=True)
         own = GroundMetric(np.eye(cells.D.shape[1]))
         kinds = None if type_key is None else kinds_of(run, type_key)[cells.places]
         axes = canonical_axes(own, cells.D, cells.y, annotation=kinds, max_partners=PARTNERS, n_jobs=steps.n_jobs)
-        shown = _shown_axes(axes.share, axes.activity.sum(axis=0))
+        telling = _tells(axes.activity.sum(axis=0))
+        shown = _shown_axes(telling)
         return {
             "rotation": axes.metric.components[shown].tolist(), "share": axes.share[shown].tolist(),
             "labels": [str(label) for label in axes.classes], "positions": axes.positions[:, shown].tolist(),
             "types": [str(value) for value in axes.values] if kinds is not None else ["all"],
             "activity": axes.activity[:, shown].tolist(), "n_all": int(axes.share.size),
+            "telling": telling[shown].tolist(),
         }  # fmt: skip
 
     found = cached(run, "axes", [PARTNERS, MOST_CELLS, type_key], compute)
@@ -127,19 +131,24 @@ def directions(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) 
     sign = np.where(loadings[np.arange(len(loadings)), strongest] < 0, -1.0, 1.0)
     return Directions(
         rotation * sign[:, None], np.array(found["share"]), loadings * sign[:, None], found["labels"], positions * sign,
-        found["types"], np.array(found["activity"]), found["n_all"],
+        found["types"], np.array(found["activity"]), found["telling"], found["n_all"],
     )  # fmt: skip
 
 
-def _shown_axes(share: np.ndarray, activity: np.ndarray) -> list[int]:
-    """Axes in the order of their share of the transport, without those along which labels hardly differ.
+def _tells(activity: np.ndarray) -> np.ndarray:
+    """Along which axes other labels are farther, by a share of all that sets labels apart."""
+    total = float(np.maximum(activity, 0.0).sum())
+    return (activity >= LEAST * total) & (total > 0)
 
-    >>> _shown_axes(np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.5, 0.001, 0.1, -0.1]))
-    [0, 2]
+
+def _shown_axes(telling: np.ndarray) -> list[int]:
+    """Axes along which labels differ, and the first of the others where there are fewer than two.
+
+    >>> _shown_axes(np.array([True, False, True, False])), _shown_axes(np.array([False, True, False]))
+    ([0, 2], [0, 1])
     """
-    telling = [a for a in range(share.size) if activity[a] >= LEAST * np.maximum(activity, 0.0).sum() > 0]
-    others = [a for a in range(share.size) if a not in telling]
-    return sorted([*telling, *others[: max(0, 2 - len(telling))]])[:MOST_AXES]
+    chosen, others = np.flatnonzero(telling), np.flatnonzero(~telling)
+    return sorted([*chosen.tolist(), *others[: max(0, 2 - chosen.size)].tolist()])[:MOST_AXES]
 
 
 def relevance(run: Run, cells: DrawnCells, steps: Steps) -> np.ndarray:
@@ -149,7 +158,7 @@ def relevance(run: Run, cells: DrawnCells, steps: Steps) -> np.ndarray:
         return run.cells.obs[column].to_numpy(dtype=np.float64)
 
     def compute() -> list[float]:
-        steps.begin("asking which cells tell the labels apart")
+        steps.begin("asking which cells tell the labels apart", needed=True)
         codes = np.unique(cells.y, return_inverse=True)[1]
         pairs = partners(codes, PARTNERS, np.random.default_rng(0))
         travel = travel_of_cells(cells.D, codes, pairs, steps.n_jobs)
@@ -164,7 +173,7 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
     """By cell type, the share that its cells have in how much farther other labels are, with its interval."""
 
     def compute() -> dict[str, list]:
-        steps.begin("asking which cell types carry the difference")
+        steps.begin("asking which cell types carry the difference", needed=True)
         own = GroundMetric(np.eye(cells.D.shape[1]))
         kinds = kinds_of(run, type_key)[cells.places]
         found = annotation_relevance(

@@ -59,11 +59,13 @@ class Steps:
     first: Callable[[], None] | None = None
     started: float = field(default_factory=time.monotonic)
 
-    def begin(self, line: str, seconds: float | None = None) -> None:
-        """Say what begins, and how long it is expected to take."""
+    def begin(self, line: str, seconds: float | None = None, *, needed: bool = False) -> None:
+        """Say what begins, and how long it is expected to take; raise where no time is left, unless it is `needed`."""
         if self.first is not None:
             first, self.first = self.first, None
             first()
+        if self.left <= 0 and not needed:
+            raise ValueError(f"nothing is left of the budget of {duration(self.budget or 0.0)}: give a longer one")
         self.log(line if seconds is None else f"{line}: about {duration(seconds)}")
 
     @property
@@ -250,14 +252,14 @@ def _check_findings(findings: Any, folder: Path) -> None:
 
 
 def _check_same_cells(run: Run, source: Path) -> None:
-    """Raise where a file holds other cells than the run: another of the same name, or an edited one."""
+    """Raise where a file lacks cells of the run: it is another of the same name, or was edited."""
     with Source(source) as found:
-        names = found.obs.index.astype(str)
-    expected = run.cells.obs_names.astype(str)
-    if not names.equals(expected):
+        missing = ~run.cells.obs_names.isin(found.obs.index)
+    if missing.any():
+        name = str(run.cells.obs_names[missing][0])
         raise ValueError(
-            f"{str(source)!r} holds {len(names)} cells, which are not the {len(expected)} that the run was learned "
-            "from: give their file (--cells), or learn again"
+            f"{str(source)!r} lacks {int(missing.sum())} of the {missing.size} cells that the run was learned from "
+            f"({name!r} for one): give their file (--cells), or learn again"
         )
 
 

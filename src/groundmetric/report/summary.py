@@ -36,12 +36,13 @@ def answers(found: Mapping[str, Sequence[str | None]], feature: str) -> dict[str
     return {QUESTIONS[name].format(feature): answer for name, answer in told.items() if answer}
 
 
-def describe_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, feature: str) -> str:
-    groups = _list([f"{count} {name}" for name, count in counts.items()])
-    return (
-        f"From {n_cells:,} cells of {sum(counts.values())} samples ({groups}), described by {n_features:,} {feature}s, "
-        f"a distance between cells was learned that brings samples of the same {label} near to each other."
-    )
+def describe_data(n_cells: int, n_samples: int, labels: str, n_features: int, feature: str) -> str:
+    return f"{n_cells:,} cells of {n_samples} samples ({labels}) are described by {n_features:,} {feature}s."
+
+
+def describe_aim(label: str, ordered: bool) -> str:
+    alike = f"of similar {label}" if ordered else f"of the same {label}"
+    return f"A distance between cells was learned that brings samples {alike} near to each other."
 
 
 def describe_neighbours(samples: SampleMap, label: str, numbers: np.ndarray | None = None) -> str | None:
@@ -88,7 +89,7 @@ def describe_errors(found: Predictions | None) -> str | None:
     place = {name: k for k, name in enumerate(found.names)}
     named = [f"{name} ({found.truth[k]}, taken for {found.predicted[k]})" for name in wrong[:4] for k in [place[name]]]
     more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
-    text = _list(named) if not more else ", ".join(named)
+    text = enumerated(named) if not more else ", ".join(named)
     many = "one was" if len(wrong) == 1 else f"{len(wrong)} were"
     return f"While they were left out, {many} given another label: {text}{more}."
 
@@ -176,7 +177,7 @@ def describe_genes(genes: Table, feature: str) -> str:
 
     half = int(np.searchsorted(np.cumsum([row[2] for row in genes.rows]), 0.5)) + 1
     spread = f"Half of the importance lies on {half:,} {feature}{'s' if half > 1 else ''}."
-    most = _list([said(row) for row in genes.rows[:5]])
+    most = enumerated([said(row) for row in genes.rows[:5]])
     return f"What counts most in the distance: {most}. {spread if half <= len(genes.rows) else ''}".strip()
 
 
@@ -208,12 +209,12 @@ def describe_types(types: Table | None) -> str | None:
 
 def describe_axis(axes: Sequence[Axis]) -> str | None:
     """The first axis: its genes, its cells, its process."""
-    if not axes:
+    first = next((axis for axis in axes if axis.ends is not None), None)
+    if first is None or first.ends is None:
         return None
-    first = axes[0]
     low, high = first.ends
     text = f"{first.share:.0%} of the transport between labels runs along one axis, from {low} to {high}"
-    text += f", of {_list([name for name, _ in first.genes[:3]])}"
+    text += f", of {enumerated([name for name, _ in first.genes[:3]])}"
     if first.types:
         text += f", in {first.types[0][0]}"
     if first.processes is not None:
@@ -235,7 +236,7 @@ def _interval(row: dict) -> str:
     return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"
 
 
-def _list(parts: Sequence[str]) -> str:
+def enumerated(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
