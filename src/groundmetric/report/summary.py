@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,29 +10,99 @@ import pandas as pd
 
 from .._anndata.store import EnsembleResults
 from ..interpret import batch_effects
-from .content import Caution, Evaluation, Table
+from .content import Axis, Caution, Evaluation, SampleMap, Table
+from .samples import Predictions
 
 FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50
 SURE = 0.05  # p and q below which something counts as shown
 PATIENTS = ("patient", "donor", "subject", "individual", "participant")
 
 
-def describe_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, feature: str) -> str:
-    groups = _list([f"{count} {name}" for name, count in counts.items()])
+QUESTIONS = {
+    "samples": "Which samples are alike?",
+    "label": "Can the label be told beyond chance?",
+    "genes": "Which {}s?",
+    "cells": "Which cells?",
+    "care": "What to beware of?",
+}
+
+
+def answers(found: Mapping[str, Sequence[str | None]], feature: str) -> dict[str, str]:
+    """Question to answer, from sentences by the short names of questions; where there are none, nothing is said."""
+    told = {name: " ".join(sentence for sentence in sentences if sentence) for name, sentences in found.items()}
+    return {QUESTIONS[name].format(feature): answer for name, answer in told.items() if answer}
+
+
+def describe_data(n_cells: int, n_samples: int, labels: str, n_features: int, feature: str) -> str:
+    return f"{n_cells:,} cells of {n_samples} samples ({labels}) are described by {n_features:,} {feature}s."
+
+
+def describe_aim(label: str, ordered: bool) -> str:
+    alike = f"of similar {label}" if ordered else f"of the same {label}"
+    return f"A distance between cells was learned that brings samples {alike} near to each other."
+
+
+def describe_neighbours(samples: SampleMap, label: str, numbers: np.ndarray | None = None) -> str | None:
+    """How many samples have a nearest one of their own label, and how many would by chance.
+
+    Of labels that are numbers: how far the nearest sample is from theirs, and how far any other.
+    """
+    column = samples.columns[0]
+    if numbers is not None:
+        return _near_numbers(samples.distances, numbers, label)
+    known = np.flatnonzero(column.codes >= 0) if column.is_class else np.empty(0, dtype=int)
+    if known.size < 3:
+        return None
+    codes = column.codes[known]
+    far = samples.distances[np.ix_(known, known)] + np.diag(np.full(known.size, np.inf))
+    like = int(np.sum(codes[far.argmin(axis=1)] == codes))
+    counts = np.bincount(codes)
+    chance = float(np.sum(counts * (counts - 1)) / (known.size - 1))
+    return f"The nearest sample has the same {label} for {like} of {known.size} samples; by chance {chance:.0f} would."
+
+
+def _near_numbers(distances: np.ndarray, numbers: np.ndarray, label: str) -> str | None:
+    known = np.flatnonzero(np.isfinite(numbers))
+    if known.size < 3:
+        return None
+    values = numbers[known]
+    apart = np.abs(values[:, None] - values[None])
+    far = distances[np.ix_(known, known)] + np.diag(np.full(known.size, np.inf))
+    near = float(np.mean(apart[np.arange(known.size), far.argmin(axis=1)]))
+    chance = float(apart.sum() / (known.size * (known.size - 1)))
     return (
-        f"From {n_cells:,} cells of {sum(counts.values())} samples ({groups}), described by {n_features:,} {feature}s, "
-        f"a distance between cells was learned that brings samples of the same {label} near to each other."
+        f"The {label} of a sample and of its nearest differ by {near:.3g} on average; by chance they would by "
+        f"{chance:.3g}."
     )
 
 
-def describe_scores(found: Evaluation | None, held_out: dict[str, float] | None = None) -> list[str]:
+def describe_errors(found: Predictions | None) -> str | None:
+    """The samples that are more like those of another label."""
+    if found is None or not found.classes:
+        return None
+    wrong = found.wrong
+    if not wrong:
+        return "While it was left out, every sample was given its own label."
+    place = {name: k for k, name in enumerate(found.names)}
+    named = [f"{name} ({found.truth[k]}, taken for {found.predicted[k]})" for name in wrong[:4] for k in [place[name]]]
+    more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
+    text = enumerated(named) if not more else ", ".join(named)
+    many = "one was" if len(wrong) == 1 else f"{len(wrong)} were"
+    return f"While they were left out, {many} given another label: {text}{more}."
+
+
+def describe_scores(
+    found: Evaluation | None, held_out: dict[str, float] | None = None, pending: bool = False
+) -> list[str]:
     """How well the label of unseen samples is found, against the best other method and against chance.
 
     `held_out` are the scores of an ensemble, which it has without an evaluation.
     """
     if found is None and held_out is not None:
-        shown = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in held_out.items())
-        return [f"On samples while they were left out, by members that had not learned from them: {shown}."]
+        name, value = next(iter(held_out.items()))
+        name = {"r2": "R²"}.get(name, name.replace("_", " "))
+        later = " Whether that is more than chance is being tested." if pending else ""
+        return [f"On samples while they were left out, by members that had not seen them: {name} {value:.2f}.{later}"]
     if found is None:
         return [
             "Whether this carries over to samples that were not learned from was not tested here. The maps below show "
@@ -41,15 +111,17 @@ def describe_scores(found: Evaluation | None, held_out: dict[str, float] | None 
     first, others = found.rows[0], [row for row in found.rows[1:] if row["value"] is not None]
     if first["value"] is None:
         return [f"The held-out evaluation failed: {first['status']}."]
+    what = "the label is predicted with an R² of" if found.score == "r2" else (
+        "the right label is found with a balanced accuracy of"
+    )  # fmt: skip
     text = (
-        f"On samples held out from learning, it finds the right label with a balanced accuracy of {first['value']:.2f}"
-        f"{_interval(first)}; guessing gives {found.chance:.2f}."
+        f"On samples held out from learning, {what} {first['value']:.2f}{_interval(first)}; guessing gives "
+        f"{found.chance:.2f}."
     )
-    sentences = [text]
+    sentences = [text, _chance(found)]
     if others:
         best = max(others, key=lambda row: row["value"])
         sentences.append(_against(best))
-    sentences.append(_chance(found))
     return sentences
 
 
@@ -86,30 +158,39 @@ def _chance(found: Evaluation) -> str:
     )
 
 
-def describe_genes(names: Sequence[str], shares: Sequence[float], feature: str) -> str:
-    half, total = 0, 0.0
-    for share in shares:
-        half, total = half + 1, total + share
-        if total >= 0.5:
-            break
-    top = _list([f"{name} ({share:.1%})" for name, share in list(zip(names, shares, strict=True))[:5]])
-    spread = f"Half of the importance lies on {half:,} of {len(names):,} {feature}s."
-    return f"What counts most in the distance: {top}. {spread}"
+def describe_genes(genes: Table, feature: str) -> str:
+    """The most important ones, with their direction where that is known."""
+    names = [field.name for field in genes.fields]
+    where = next((k for k, name in enumerate(names) if name in ("Higher in", "Highest in")), None)
+    rises = next((k for k, name in enumerate(names) if name.startswith("With ")), None)
+
+    def said(row: list[Any]) -> str:
+        parts = [f"{row[2]:.1%}"]
+        if where is not None and row[where] is not None:
+            parts.append(f"{names[where].lower()} {row[where]}")
+        if rises is not None and row[rises] is not None:
+            parts.append(f"{row[rises]} with {names[rises].removeprefix('With ')}")
+        return f"{row[1]} ({', '.join(parts)})"
+
+    half = int(np.searchsorted(np.cumsum([row[2] for row in genes.rows]), 0.5)) + 1
+    spread = f"Half of the importance lies on {half:,} {feature}{'s' if half > 1 else ''}."
+    most = enumerated([said(row) for row in genes.rows[:5]])
+    return f"What counts most in the distance: {most}. {spread if half <= len(genes.rows) else ''}".strip()
 
 
-def describe_stability(found: dict | None, top: Sequence[str], feature: str) -> str | None:
+def describe_stability(found: dict | None, genes: Table, feature: str) -> str | None:
     """How many of the most important ones come up again, and how many are more than chance gives."""
     if found is None:
         return None
     column, n = found["selected"], found["n_top"]
-    shares = [found["rows"][name][column] for name in top[:n] if name in found["rows"]]
-    often = sum(share >= 0.9 for share in shares)
+    top = [str(row[1]) for row in genes.rows[:n]]
+    often = sum(found["rows"][name][column] >= 0.9 for name in top if name in found["rows"])
     text = (
         f"{found['how']}, {often} of the top {n} {feature}s are among the top {n} in at least 90% of the {found['of']}."
     )
-    if not found["permutations"]:
+    if found["q"] is None:
         return text
-    sure = sum(row[-1] < SURE for row in found["rows"].values())
+    sure = sum(row[found["q"]] < SURE for row in found["rows"].values())
     many = f"{sure or 'No'} {feature}{' stands' if sure == 1 else 's stand'}"
     return f"{text} {many} out from what permuted labels give (q < {SURE})."
 
@@ -120,7 +201,28 @@ def describe_types(types: Table | None) -> str | None:
         return None
     name, share, low, high = types.rows[0][:4]
     interval = "" if low is None else f" (95% interval {low:.0%} to {high:.0%})"
-    return f"Of the cell types, {name} carries most of the difference: {share:.0%} of it{interval}."
+    return f"Of the difference between labels, {share:.0%}{interval} lies in {name}, more than in any other cell type."
+
+
+def describe_axis(axes: Sequence[Axis]) -> str | None:
+    """The first axis: its genes, its cells, its process."""
+    first = next((axis for axis in axes if axis.ends is not None), None)
+    if first is None or first.ends is None:
+        return None
+    low, high = first.ends
+    text = f"{first.share:.0%} of the transport between labels runs along one axis, from {low} to {high}"
+    text += f", of {enumerated([name for name, _ in first.genes[:3]])}"
+    if first.types:
+        text += f", in {first.types[0][0]}"
+    if first.processes is not None:
+        text += f" (process: {first.processes.rows[0][0]})"
+    return f"{text}."
+
+
+def describe_cautions(cautions: Sequence[Caution]) -> str:
+    if not cautions:
+        return "Nothing stood out: classes are large enough and alike in size, and no column goes with the label."
+    return f"{'; '.join(dict.fromkeys(caution.title for caution in cautions))}: see below."
 
 
 def _interval(row: dict) -> str:
@@ -131,7 +233,7 @@ def _interval(row: dict) -> str:
     return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"
 
 
-def _list(parts: Sequence[str]) -> str:
+def enumerated(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
