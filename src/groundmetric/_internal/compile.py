@@ -81,7 +81,7 @@ def _transport_stamp() -> bytes:
     state = hashlib.sha256()
     for source in sorted((_PACKAGE / "transport").rglob("*.py")):
         content = source.read_bytes()
-        if b"import numba" in content:  # the others hold no kernel
+        if b"import numba" in content or b"compiled import" in content:  # the others hold no kernel
             state.update(hashlib.sha256(content).digest())
     return state.digest()
 
