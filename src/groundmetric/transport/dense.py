@@ -78,14 +78,14 @@ def solve_masses(
     answers = kernels.Answers(np.empty(1), np.zeros(1, np.int64), np.zeros(1, bool))
     room = kernels.room_for(n * m, n + m + 1, z.shape[1])
     if by_matrix:
-        scale = 1.0 / _typical(problem)
+        scale = 1.0 / typical_entry(problem)
         kernels.solve_pairs(np.array([0]), pairs, points, bases, problem, scale, max_pivots, room, answers)
     else:
         solve_one(pairs, points, bases, max_pivots, room, answers)
     return int(answers.pivots[0]), bool(answers.optimal[0])
 
 
-def _typical(exact: np.ndarray) -> float:
+def typical_entry(exact: np.ndarray) -> float:
     """A middling cost of those that are not 0; what is far larger or far smaller may leave the range of float32."""
     sample = np.abs(exact.ravel()[:: max(1, exact.size // _SAMPLE)])
     sample = sample[sample > 0.0]
