@@ -19,14 +19,22 @@ from numba.core import types
 from numba.extending import intrinsic
 
 
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
+
+
 def kernel(function: Callable) -> Any:
     """Compile a function that Python calls: without the GIL, and kept in numba's cache."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    return numba.njit(nogil=True, cache=True, **_OPTIONS)(function)
 
 
 def inner(function: Callable) -> Any:
-    """Compile a function that only compiled code calls."""
-    return numba.njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    """Compile a function that only compiled code calls; it is kept with the kernels that call it."""
+    return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+
+
+def shared(function: Callable) -> Any:
+    """`inner` for what takes long to compile, and is called by kernels that are seldom used together: kept by itself."""
+    return numba.njit(cache=True, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def glued(function: Callable) -> Any:

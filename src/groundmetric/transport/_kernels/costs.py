@@ -83,7 +83,7 @@ def keep_used(rows, n, k, marks):
     return place // n
 
 
-@inner
+@glued
 def fill_distances(x, columns, n, m, k, squared, out):
     """Euclidean distances between the rows of x (n, k) and the columns of `columns` (k, m), into out (n, m).
 

@@ -153,7 +153,7 @@ def sort_places(keys, count, order, stack):
             order[at] = place
 
 
-@inner
+@glued
 def _part(keys, order, low, high):
     """Part places from low to high, inclusive, around the median of three of them; returns where that stands."""
     middle = (low + high) >> 1

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .compiled import glued, inner, larger
+from .compiled import glued, inner, larger, shared
 from .scan import best_of_near, gaining_arc, price, set_levels
 from .tree import NOBODY, find_cycle, plant, rehang, resize, send_around
 
@@ -41,7 +41,7 @@ class Entering(NamedTuple):
     values: Any  # float64
 
 
-@inner
+@glued
 def _leaving(tree, steps_up, steps_down):
     """The arc that blocks flow around the cycle, by its place on its side, and how much flow it lets pass.
 
@@ -50,7 +50,7 @@ def _leaving(tree, steps_up, steps_down):
     direction of the cycle, seen from where the two sides meet. That is what keeps the tree strongly feasible.
     """
     flow, up, down = tree.flow, tree.up, tree.down
-    passing, place, below_source = _ENDLESS, -1, True
+    passing, place, below_source = np.int64(_ENDLESS), -1, True
     for k in range(0, steps_up, 2):
         if flow[up[k]] < passing:
             passing, place = flow[up[k]], k
@@ -60,7 +60,7 @@ def _leaving(tree, steps_up, steps_down):
     return passing, place, below_source
 
 
-@inner
+@glued
 def _shift(tree, below, potential, shift):
     """Shift the potentials of a subtree; or, where that is less work, all others the other way."""
     following = tree.next
@@ -79,7 +79,7 @@ def _shift(tree, below, potential, shift):
         x = following[x]
 
 
-@inner
+@shared
 def pivot(tree, source, sink, potential, reduced):
     """Bring the arc source → sink, of negative reduced cost, into the tree."""
     steps_up, steps_down = find_cycle(tree, source, sink)

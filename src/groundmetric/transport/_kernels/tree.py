@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .compiled import behind, glued, inner
+from .compiled import behind, glued, inner, shared
 
 # The node above the root and behind the last one.
 NOBODY = -1
@@ -41,7 +41,7 @@ def tree_at(parent, flow, nodes, room):
     return Tree(parent, flow, size, following, previous, last, up, down, nodes - 1)
 
 
-@inner
+@glued
 def thread(parent, root, child, sibling, stack, order):
     """An order of the nodes in which every subtree is one piece; returns how many of them hang from the root.
 
@@ -67,7 +67,7 @@ def thread(parent, root, child, sibling, stack, order):
     return count
 
 
-@inner
+@shared
 def plant(tree, n, a, b):
     """Give the tree behind the parents the flows that the masses imply, and its thread; returns whether it is feasible."""
     parent, flow, size, root = tree.parent, tree.flow, tree.size, tree.root
@@ -91,7 +91,7 @@ def plant(tree, n, a, b):
     return feasible
 
 
-@inner
+@glued
 def find_cycle(tree, source, sink):
     """Lay down the cycle that an arc closes: nodes from source and sink up to, but without, the node above both.
 
@@ -113,7 +113,7 @@ def find_cycle(tree, source, sink):
     return steps_up, steps_down
 
 
-@inner
+@glued
 def send_around(tree, steps_up, steps_down, amount):
     """Send `amount` around the cycle: on both sides, every other arc loses what those between gain."""
     flow, up, down = tree.flow, tree.up, tree.down
@@ -123,7 +123,7 @@ def send_around(tree, steps_up, steps_down, amount):
         flow[down[k]] += amount if k % 2 else -amount
 
 
-@inner
+@glued
 def resize(tree, start_up, steps_up, start_down, steps_down, moved):
     """Subtree sizes along the cycle, from a place on either side on, after so many nodes have moved down from up."""
     size, up, down = tree.size, tree.up, tree.down
@@ -150,7 +150,7 @@ def _follow(tree, x, y):
         tree.previous[y] = x
 
 
-@inner
+@glued
 def _turn(tree, x, parent, flow, leave):
     """Turn the path from x up to `leave` upside down, so that x becomes the top, below `parent`; returns the new end.
 
