@@ -12,8 +12,8 @@ import groundmetric as gm
 from groundmetric.transport.problem import (
     TOTAL,
     Masses,
-    common_units,
     balancing_factors,
+    common_units,
     equal_masses,
     integer_masses,
     rounded_masses,

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from groundmetric.metrics.base import Cost
 from groundmetric.transport._kernels.compiled import pointer
-from groundmetric.transport._kernels.pairs import fill_rough, room_for
+from groundmetric.transport._kernels.pairs import fill_rough, is_plain, room_for
 from groundmetric.transport._kernels.scan import (
     MATRIX,
     ROUNDING,
@@ -20,7 +20,7 @@ from groundmetric.transport._kernels.scan import (
     gaining_arc,
     set_levels,
 )
-from groundmetric.transport.dense import is_plain, typical_entry
+from groundmetric.transport.dense import typical_entry
 
 FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARED: "sqeuclidean"}
 

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ._kernels.forest import hung_forest, planted_flows, tree_flows
-from .dense import solve_masses
+from .dense import solve_matrix
 from .plan import Basis
 from .problem import ROUNDING, is_tall
 
@@ -56,7 +56,7 @@ def run_simplex(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | N
         bound = (n + m) * max(float(cost.max()), -float(cost.min()), 1e-300)
         parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
     flow = np.empty(n + m + 1, np.int64)
-    pivots, optimal = solve_masses(cost, a, b, (parent, flow, potential), max_pivots, warm=start is not None)
+    pivots, optimal = solve_matrix(cost, a, b, (parent, flow, potential), max_pivots, warm=start is not None)
     if pivots < 0:
         raise ValueError(UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)

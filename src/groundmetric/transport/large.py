@@ -32,7 +32,7 @@ from ._kernels.sparse import (
     refined_basis,
 )
 from .basis import Forest
-from .dense import solve_masses
+from .dense import solve_steps
 from .plan import Basis, Plan, Status
 from .problem import Units, check_masses, check_points, common_units, points_in_range
 from .solvers.exact import solve_exact
@@ -253,7 +253,7 @@ class Descent:
         p = self.problem
         self.parent, self.potential = np.empty(self.flow.size, np.int32), np.zeros(self.flow.size)
         basis = self.parent, self.flow, self.potential
-        self.pivots, optimal = solve_masses((p.x, p.y, p.cost), p.a, p.b, basis, budget, warm=False)
+        self.pivots, optimal = solve_steps(p.x, p.y, p.cost, p.a, p.b, basis, budget)
         self.status = Status.OPTIMAL if optimal else Status.PIVOT_LIMIT
         v = self.potential[p.a.size : -1].copy()
         self._prove((all_costs(p.x, p.y, p.cost) - v).min(axis=1), v)

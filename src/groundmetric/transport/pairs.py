@@ -12,7 +12,7 @@ from .._internal.executor import Threads, in_batches
 from ..metrics.base import Cost
 from ._kernels import lines
 from ._kernels import pairs as kernels
-from .dense import NO_MATRIX, is_plain, solve_one
+from .dense import solve_one
 from .large import solve_large_pairs
 from .problem import Masses, balancing_factors, is_tall, rounded_masses, smallest_masses
 
@@ -211,9 +211,17 @@ class PairTransport:
 
     def _solve_batch(self, which: np.ndarray) -> None:
         room = self._room(which)
-        if is_plain(self._points.z.shape[1], self._cost):
+        if kernels.is_plain(self._points.z.shape[1], self._cost):
             kernels.solve_pairs(
-                which, self._pairs, self._points, self._bases, NO_MATRIX, 0.0, self._max_pivots, room, self.answers
+                which,
+                self._pairs,
+                self._points,
+                self._bases,
+                kernels.NO_MATRIX,
+                0.0,
+                self._max_pivots,
+                room,
+                self.answers,
             )
             return
         for pair in which:
@@ -224,12 +232,12 @@ class PairTransport:
             solve_one(pairs, points, bases, self._max_pivots, room, answers)
 
     def _room(self, which: np.ndarray) -> kernels.Room:
-        """Room for these pairs, kept by thread: allocating it for every pair anew would cost as much as a warm solve."""
+        """Room for these pairs, kept by thread: allocating it anew for every pair would cost as much as filling it."""
         needed = int(self._work[which].max()), int(self._nodes[which].max())
         kept = getattr(self._local, "kept", None)
         if kept is None or kept[0] < needed[0] or kept[1] < needed[1]:
-            larger = tuple(map(max, needed, kept[:2] if kept else needed))
-            kept = self._local.kept = *larger, kernels.room_for(*larger, self._points.z.shape[1])
+            work, nodes = map(max, needed, kept[:2] if kept else needed)
+            kept = self._local.kept = work, nodes, kernels.room_for(work, nodes, self._points.z.shape[1])
         return kept[2]
 
 
@@ -315,9 +323,7 @@ def _alone(pairs: kernels.Pairs, points: kernels.Points, pair: int) -> tuple[ker
     here = slice(pair, pair + 1)
     times = pairs.times_first[here], pairs.times_second[here]
     bounds = np.array([0, n, n + m])
-    points = points._replace(
-        z=both(points.z), bounds=bounds, units=both(points.units), rounded=both(points.rounded)
-    )
+    points = points._replace(z=both(points.z), bounds=bounds, units=both(points.units), rounded=both(points.rounded))
     return kernels.Pairs(np.array([0]), np.array([1]), *times), points
 
 

@@ -1,12 +1,13 @@
 """How kernels are compiled, and the pointers that they work on.
 
-A first call waits for the compiler, so kernels are written for it. Numba compiles about as long as a function has
-operations on arrays: each carries a shape, strides and a count of references with it, and every function of NumPy drags
-a dozen others along. So a `kernel`, which is what Python calls, takes arrays and hands pointers to the `inner`
-functions that do the work: an entry of a pointer is one instruction. Room for intermediate results comes from the caller
-too, and nothing is allocated. What a pointer points to is held by the arguments of the kernel until it returns.
+A first call waits for the compiler, so kernels are written for it. Numba takes the longer, the more operations on
+arrays there are: an array carries a shape, strides and a count of references with it, and a function of NumPy drags a
+dozen others along. So a `kernel`, which is what Python calls, takes arrays and hands pointers to the functions that do
+the work; to read an entry of a pointer is one instruction. Room for intermediate results comes from the caller, too:
+nothing is allocated. The arguments of a kernel hold what its pointers point to until it returns.
 
-Pointers know no sizes and nothing checks their bounds; matrices lie in C order behind them.
+Pointers know no sizes and nothing checks their bounds; matrices lie in C order behind them. Where a function is called
+with plain 0 or 1, numba compiles it once more for that number: ``np.int64(0)`` is none.
 """
 
 from __future__ import annotations
@@ -18,41 +19,46 @@ import numba
 from numba.core import types
 from numba.extending import intrinsic
 
-
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
+_njit: Any = numba.njit  # its types know not all of these options
+_OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable) -> Any:
     """Compile a function that Python calls: without the GIL, and kept in numba's cache."""
-    return numba.njit(nogil=True, cache=True, **_OPTIONS)(function)
+    return _njit(nogil=True, cache=True, **_OPTIONS)(function)
 
 
 def inner(function: Callable) -> Any:
     """Compile a function that only compiled code calls; it is kept with the kernels that call it."""
-    return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+    return _njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def shared(function: Callable) -> Any:
-    """`inner` for what takes long to compile, and is called by kernels that are seldom used together: kept by itself."""
-    return numba.njit(cache=True, no_cpython_wrapper=True, **_OPTIONS)(function)
+    """`inner` for what takes long to compile and several kernels call: kept by itself, too."""
+    return _njit(cache=True, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def glued(function: Callable) -> Any:
     """A function whose statements become part of whatever compiled code calls it: for what is called in one place."""
-    return numba.njit(error_model="numpy", inline="always")(function)
+    return _njit(error_model="numpy", inline="always")(function)
 
 
-@intrinsic
+def instruction(function: Callable) -> Any:
+    """An operation of compiled code that is written in LLVM's own instructions."""
+    return intrinsic(function)
+
+
+@instruction
 def pointer(typing_context, array):  # type: ignore[no-untyped-def]
-    """The first entry of an array in C order."""
+    """The first entry of an array; in C order, which all that counts from there relies on."""
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return context.make_array(signature.args[0])(context, builder, arguments[0]).data
 
-    return types.CPointer(array.dtype)(array), codegen
+    return (types.CPointer(array.dtype)(array), codegen) if array.layout == "C" else None
 
 
-@intrinsic
+@instruction
 def behind(typing_context, place, count):  # type: ignore[no-untyped-def]
     """The entry so many entries behind a place."""
 
@@ -62,7 +68,7 @@ def behind(typing_context, place, count):  # type: ignore[no-untyped-def]
     return place(place, types.int64), codegen
 
 
-@intrinsic
+@instruction
 def smaller(typing_context, x, y):  # type: ignore[no-untyped-def]
     """The smaller of two floats of one kind that are not NaN.
 
@@ -78,7 +84,7 @@ def smaller(typing_context, x, y):  # type: ignore[no-untyped-def]
     return x(x, x), codegen
 
 
-@intrinsic
+@instruction
 def larger(typing_context, x, y):  # type: ignore[no-untyped-def]
     """The larger of two numbers of one kind; y where one of them is NaN. numba's own `max` compiles for longer."""
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .compiled import behind, glued, inner, kernel, larger, pointer
-from .costs import MANHATTAN, SQUARED, fill_costs, reach_of, step_cost
+from .costs import FEW_COMPONENTS, MANHATTAN, SQUARED, fill_costs, reach_of, step_cost
 from .forest import first_forest
 from .scan import MATRIX, ROUNDING, Prices, fill_rough_matrix, fill_rough_steps
 from .simplex import ROWS, Entering, optimise, paid_costs
@@ -31,10 +31,7 @@ class Points(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The distributions of each pair, and what units of the one and of the other are multiplied by so that they balance.
-
-    0: the rounded masses do.
-    """
+    """The distributions of each pair, and what their units are multiplied by so that they balance; 0: use `rounded`."""
 
     first: np.ndarray
     second: np.ndarray
@@ -60,6 +57,15 @@ class Answers(NamedTuple):
     optimal: np.ndarray
 
 
+# Where points have costs.
+NO_MATRIX = np.empty((0, 0))
+
+
+def is_plain(n_components: int, cost: int) -> bool:
+    """Whether `solve_pairs` fills in the costs itself: Euclidean distances, or their squares, of few components."""
+    return cost != MANHATTAN and 0 < n_components <= FEW_COMPONENTS
+
+
 class Room(NamedTuple):
     """Room for one solve at a time; see `room_for`."""
 
@@ -83,9 +89,9 @@ def room_for(work: int, nodes: int, n_components: int) -> Room:
 def solve_pairs(todo, pairs, points, bases, exact, scale, max_pivots, room, answers):
     """Solve the pairs `todo` exactly, each from its own basis where it has one.
 
-    Some pairs come one at a time. Where the points have the cost MATRIX, `exact` (n, m) holds what arcs cost and `scale`
-    is about one over a typical entry. Where the costs are not Euclidean distances of few components, nor their squares,
-    `fill_rough` has left rough costs of this scale in the room. Else `scale` is 0.
+    Euclidean distances of few components, or their squares, are filled in here, and `scale` is 0. Other pairs come one
+    at a time: with steps whose rough costs, of this scale, `fill_rough` has left in the room; or with the cost MATRIX,
+    where `exact` (n, m) holds what arcs cost and `scale` is about one over a typical entry.
     """
     k, z, bounds = points.z.shape[1], pointer(points.z), pointer(points.bounds)
     units, rounded = pointer(points.units), pointer(points.rounded)

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
-from .compiled import behind, glued, inner, larger, smaller
+from .compiled import behind, glued, inner, instruction, larger, smaller
 from .costs import EUCLIDEAN, fill_distances, reach_of, step_cost
 
 _LANES = 16
@@ -119,7 +118,7 @@ def cheapest(costs, levels, m):
     return next_at_most(costs, levels, m, lowest_in_row(costs, levels, m), np.int64(0))
 
 
-@intrinsic
+@instruction
 def _at_most(typing_context, costs, levels, j, limit):  # type: ignore[no-untyped-def]
     """Which of `costs[j + k] - levels[j + k]` are at most the limit, as bits k of a number."""
 

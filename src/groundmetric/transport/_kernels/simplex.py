@@ -138,7 +138,8 @@ def improve(tree, prices, potential, budget, entering):
     prices every arc of which rounding does not allow to say that it cannot gain.
     """
     n = prices.n
-    pivots, clean, i, careful = 0, 0, np.int64(0), False
+    pivots, clean, careful = 0, 0, False
+    i: Any = np.int64(0)  # for a plain 0, numba would compile what is called with it once more
     while pivots < budget:
         if i < ROWS and pivots > 0:  # once a round
             _centre(potential, tree.root)

@@ -129,15 +129,22 @@ def _in_heights(v: np.ndarray, n_blocks: int, width: int) -> Heights:
 
 
 @glued
-def _search_of(blocks, heights):
-    first, second = (pointer(blocks.columns), pointer(blocks.centres), pointer(blocks.radius)), heights
-    places, values = pointer(second.places), pointer(second.values)
-    room = pointer(second.heights), pointer(second.tops), pointer(second.floors), pointer(second.row)
-    sizes = second.values.size, blocks.radius.size, blocks.columns.shape[1], blocks.cost
+def _search_of(blocks, room):
     return _Search(
-        first[0], first[1], first[2], room[0], room[1], room[2], room[3], places, values,
-        sizes[0], sizes[1], sizes[2], sizes[3],
-    )  # fmt: skip
+        pointer(blocks.columns),
+        pointer(blocks.centres),
+        pointer(blocks.radius),
+        pointer(room.heights),
+        pointer(room.tops),
+        pointer(room.floors),
+        pointer(room.row),
+        pointer(room.places),
+        pointer(room.values),
+        room.values.size,
+        blocks.radius.size,
+        blocks.columns.shape[1],
+        blocks.cost,
+    )
 
 
 @inner
@@ -223,7 +230,9 @@ def fill_candidates(z, blocks, heights, potential, only_gaining, candidates, lea
         number = _drop_dearest(sinks, prices, candidates.number[i], room - count, levels)
         for place in range(count):
             sink = n + search.places[place]
-            price = step_cost(x, behind(points, sink * k), k, blocks.cost)  # what potentials drown of it, it needs again
+            price = step_cost(
+                x, behind(points, sink * k), k, blocks.cost
+            )  # what potentials drown of it, it needs again
             if only_gaining and reduced_cost(price, levels, i, sink, noise) == 0.0:
                 continue
             sinks[number], prices[number] = sink, price
@@ -387,7 +396,9 @@ def halving_order(points: np.ndarray) -> np.ndarray:
     n = points.shape[0]
     order = np.arange(n)
     # Room for the piece at hand, its coordinates and its order; and for the ends of pieces.
-    fill_halving_order(points, order, np.empty(n, np.int64), np.empty(n), np.empty(n, np.int32), np.empty(n + 128, np.int32))
+    fill_halving_order(
+        points, order, np.empty(n, np.int64), np.empty(n), np.empty(n, np.int32), np.empty(n + 128, np.int32)
+    )
     return order
 
 
@@ -457,7 +468,7 @@ def refined_basis(
 
 @kernel
 def fill_arcs(parent, flow, left, room, front_a, front_b, arcs):
-    """The arcs of `refined_basis`; returns their number. Fronts: the first point of each group that has something left."""
+    """The arcs of `refined_basis`; returns their number. Fronts: of each group, the first point with something left."""
     n_groups, count = front_a.size, 0
     for node in range(parent.size - 1):
         amount, above = flow[node], parent[node]

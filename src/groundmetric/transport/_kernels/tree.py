@@ -69,7 +69,7 @@ def thread(parent, root, child, sibling, stack, order):
 
 @shared
 def plant(tree, n, a, b):
-    """Give the tree behind the parents the flows that the masses imply, and its thread; returns whether it is feasible."""
+    """Thread the tree behind its parents, set the flows that masses imply, and return whether these are feasible."""
     parent, flow, size, root = tree.parent, tree.flow, tree.size, tree.root
     following, previous, last, order = tree.next, tree.previous, tree.last, tree.up
     if thread(parent, root, following, previous, tree.down, order) <= root:
