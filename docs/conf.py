@@ -1,4 +1,4 @@
-"""Settings of Sphinx: `make docs` builds the site into docs/_build/html, without network, and with warnings as errors."""
+"""Settings of Sphinx: `make docs` builds docs/_build/html without network, and warnings are errors."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-import groundmetric
+import groundmetric  # noqa: E402
 
 project = "groundmetric"
 author = "groundmetric developers"

@@ -16,6 +16,7 @@ import ast
 import contextlib
 import importlib.util
 import io
+import pprint
 import re
 import sys
 from dataclasses import dataclass, field
@@ -117,19 +118,22 @@ def shown(text: str, outputs: dict[int, Output], source: Path) -> str:
 
 
 def _lines(output: Output, source: Path) -> list[str]:
-    drawn = [f"\n![figure](/{path.relative_to(source).as_posix()})\n" for path in output.figures]
-    value = output.value
-    if drawn or value is None:
-        said = output.printed  # the value of a line that draws is its axes, which say nothing
-    elif hasattr(value, "_repr_html_") and hasattr(value, "columns"):
-        return [_fence("output", output.printed), f"\n<div class='output'>{value._repr_html_()}</div>\n", *drawn]
-    else:
-        said = output.printed + repr(value)
-    return [_fence("output", said), *drawn]
+    if output.figures:  # the value of a line that draws is its axes, which say nothing
+        drawn = [f"\n![figure](/{path.relative_to(source).as_posix()})\n" for path in output.figures]
+        return [_fence(output.printed), *drawn]
+    if hasattr(output.value, "columns") and hasattr(output.value, "_repr_html_"):  # a data frame
+        return [_fence(output.printed), f"\n<div class='output'>{output.value._repr_html_()}</div>\n"]
+    return [_fence(output.printed + _text(output.value))]
 
 
-def _fence(kind: str, said: str) -> str:
-    return f"\n````{{code-block}} text\n:class: {kind}\n{said.rstrip()}\n````\n" if said.strip() else ""
+def _text(value: Any) -> str:
+    """The value as a notebook shows it, with NumPy's numbers as plain ones."""
+    said = "" if value is None else pprint.pformat(value, width=110, sort_dicts=False)
+    return re.sub(r"np\.\w+\(([^()]*)\)", r"\1", said)
+
+
+def _fence(said: str) -> str:
+    return f"\n````{{code-block}} text\n:class: output\n\n{said.rstrip()}\n````\n" if said.strip() else ""
 
 
 def setup(app: Any) -> dict:

@@ -84,8 +84,15 @@ def plain_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
             lines[place] = line.replace("|", "\\|")
 
 
+def skip_sklearn(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out methods that scikit-learn brings: their docstrings link to its site."""
+    owner = getattr(obj, "__module__", None) or ""
+    return True if owner.startswith("sklearn") else None
+
+
 def setup(app: Any) -> dict:
     # Before Sphinx looks for pages.
     app.connect("config-inited", lambda app, config: write(Path(app.srcdir) / "generated" / "api"))
     app.connect("autodoc-process-docstring", plain_bars, priority=900)
+    app.connect("autodoc-skip-member", skip_sklearn)
     return {"version": "1", "parallel_read_safe": True}

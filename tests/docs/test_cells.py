@@ -44,7 +44,12 @@ def check_tutorial(names):
 
 
 # scanpy and umap have warnings of their own; few epochs, which keep pages short, give ours.
-WARNINGS = {"atlas": "ignore:.*max_epochs", "from_ggml_ot": "ignore:.*max_epochs", "new_patients": "ignore", "tutorial": "ignore"}
+WARNINGS = {
+    "atlas": "ignore:.*max_epochs",
+    "from_ggml_ot": "ignore:.*max_epochs",
+    "new_patients": "ignore",
+    "tutorial": "ignore",
+}
 
 
 @pytest.mark.parametrize(
