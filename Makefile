@@ -33,7 +33,7 @@ TESTS ?=
 SESSIONS ?= tests lowest
 PYENV ?= $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 test-versions: .venv/.test
-	$(INSTALL) nox
+	$(INSTALL) 'nox[uv]'
 	PATH="$$(printf '%s:' $(PYENV)/versions/*/bin)$$PATH" $(BIN)/nox -s $(SESSIONS) -- $(TESTS)
 
 # Docstrings are those of the imported package, so that its extras must be there.

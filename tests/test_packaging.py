@@ -1,6 +1,5 @@
 """Files about the package agree with it: versions, requirements, addresses, workflows."""
 
-import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -47,14 +46,3 @@ def test_files_of_github_are_yaml_with_what_github_asks_for(path):
     if path.parent.name == "workflows":
         assert {"name", "jobs", "concurrency", "permissions"} <= content.keys()
         assert all("runs-on" in job and job["steps"] for job in content["jobs"].values())
-
-
-@pytest.mark.skipif(importlib.util.find_spec("nox") is None, reason="nox is not installed: make test-versions")
-def test_lowest_versions_hold_every_requirement_to_its_first_release(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    spec = importlib.util.spec_from_file_location("noxfile", ROOT / "noxfile.py")
-    noxfile = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(noxfile)
-    found = noxfile.lowest_versions()
-    assert {"numpy==1.26.*", "POT==0.9.5", "pandas==2.0.*", "scanpy==1.10.*"} <= set(found)
-    assert len({line.split("==")[0] for line in found}) == len(found)
