@@ -49,7 +49,7 @@ docs: .venv/.docs
 	@echo "open docs/_build/html/index.html"
 
 # Picture of the report in README and docs; needs chromium.
-picture: .venv/.docs
+picture: .venv/.test
 	$(BIN)/python docs/images/make.py
 
 # The wheel and all that it needs, for this system and Python, to install where there is no internet: docs/installation.md.
