@@ -32,7 +32,8 @@ test-neural: .venv/.test
 TESTS ?=
 SESSIONS ?= tests lowest
 PYENV ?= $(or $(PYENV_ROOT),$(HOME)/.pyenv)
-test-versions: .venv/.test
+test-versions:
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) 'nox[uv]'
 	PATH="$$(printf '%s:' $(PYENV)/versions/*/bin)$$PATH" $(BIN)/nox -s $(SESSIONS) -- $(TESTS)
 
