@@ -46,7 +46,7 @@ lint: .venv/.lint .venv/.test
 
 # The site, in docs/_build/html. Pages are run, warnings are errors, and nothing is downloaded.
 docs: .venv/.docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -a -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 # Picture of the report in README and docs; needs chromium.
