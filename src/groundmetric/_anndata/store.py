@@ -19,6 +19,7 @@ import pandas as pd
 from .. import __version__
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble
+from ..interpret.course import view_scores
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, listed
@@ -99,6 +100,10 @@ class EnsembleResults:
         Share of the members in which a feature is among the most important.
     n_members : int
         Number of members of all kinds.
+    views : dict of str to float
+        Held-out score of each view, in the units of `score`; empty where an older version wrote the results.
+    chance : float
+        Score without looking at the cells.
     """
 
     samples: list[str]
@@ -112,6 +117,8 @@ class EnsembleResults:
     interval: np.ndarray
     selected: np.ndarray
     n_members: int
+    views: dict[str, float]
+    chance: float
 
     @classmethod
     def of(
@@ -121,6 +128,7 @@ class EnsembleResults:
         held_out = ensemble.held_out_
         if numbers is not None:  # the ensemble has them in units of their spread
             held_out = numbers.mean() + (numbers.std() or 1.0) * held_out
+        views = view_scores(ensemble)
         return cls(
             samples=[str(name) for name in samples],
             labels=labels,
@@ -133,6 +141,8 @@ class EnsembleResults:
             interval=importance_interval(ensemble),
             selected=selected_by_members(ensemble),
             n_members=len(ensemble.members_),
+            views=views.scores,
+            chance=views.chance,
         )
 
     @property
@@ -171,6 +181,7 @@ class EnsembleResults:
             "held_out": self.held_out, "predicted": _storable(self.predicted), "out_of_bag": self.out_of_bag,
             "score": self.score, "scores": self.scores, "weights": self.weights, "n_members": self.n_members,
             "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
+            "views": self.views, "chance": self.chance,
         }  # fmt: skip
         more = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}
         return found | more
@@ -194,6 +205,8 @@ class EnsembleResults:
             interval=np.array([found["importance_low"], found["importance_high"]]),
             selected=np.asarray(found["selected"]),
             n_members=int(found["n_members"]),
+            views={str(name): float(score) for name, score in found.get("views", {}).items()},
+            chance=float(found.get("chance", np.nan)),
         )
 
 

@@ -8,6 +8,7 @@
 """
 
 from .axes import Axes, Layout, canonical_axes
+from .course import ViewScores, view_scores
 from .enrichment import Enrichment, over_representation, read_gmt
 from .flows import AnnotationRelevance, Flow, annotation_relevance, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
@@ -25,6 +26,7 @@ __all__ = [
     "Flow",
     "Layout",
     "Stability",
+    "ViewScores",
     "annotation_relevance",
     "canonical_axes",
     "feature_pairs",
@@ -34,6 +36,7 @@ __all__ = [
     "read_features",
     "read_gmt",
     "stability",
+    "view_scores",
 ]
 
 
