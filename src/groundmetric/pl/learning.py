@@ -106,7 +106,7 @@ def _epochs(record: Any, key: str) -> Mapping[str, Any]:
 
 
 def _draw_views(found: ViewScores, ax: Axes | None) -> Axes:
-    rows = {"all views": found.overall, **found.scores}
+    rows = {"all views": found.overall, **dict(sorted(found.scores.items(), key=lambda item: -item[1]))}
     places = np.arange(len(rows))
     with axes(ax, 0.5 + _ROW * len(rows)) as ax:
         chance = ax.axvline(found.chance, color=INK, lw=0.6, ls="--", label="guessing")
@@ -125,8 +125,8 @@ def _draw_views(found: ViewScores, ax: Axes | None) -> Axes:
 def _draw_losses(epochs: Mapping[str, Any], held_out: np.ndarray, ax: Axes | None) -> Axes:
     at, best = np.arange(1, held_out.size + 1), int(np.nanargmin(held_out))
     with axes(ax) as ax:
-        drawn = ax.plot(at, held_out, color=colour(0), label="held-out triplets")
-        drawn += ax.plot(at, np.asarray(epochs["loss"]), color=colour(1), ls="--", label="training triplets")
+        drawn = ax.plot(at, held_out, color=colour(0), label="held out")
+        drawn += ax.plot(at, np.asarray(epochs["loss"]), color=colour(1), ls="--", label="training")
         drawn += ax.plot(best + 1, held_out[best], "o", color=colour(0), ms=4, label="kept", clip_on=False)
         _dress_epochs(ax, at.size, "loss per triplet")
         legends.above(ax, drawn, length=2.4)

@@ -18,6 +18,7 @@ from ._read import entry, feature_names, is_anndata, metric_of, shares_of, two_f
 from .style import INK, Save, axes, colour, finish, row_size, short
 
 _ROW = 0.105  # inches for a feature
+_MOST_COMPONENTS = 10  # that are drawn: those of an ensemble's metric may be as many as its features
 
 
 def importance(
@@ -111,8 +112,8 @@ def components(
 
     The weights are scaled such that the squares of a feature's weights sum to its importance. Rotating the components
     leaves the metric as it is, so they are rotated onto their principal axes first: the first component accounts for as
-    much of the importance as one can (its share is given below it), and so on. With Manhattan costs a rotation is
-    another metric: then they are shown as they were learned, the strongest first.
+    much of the importance as one can (its share is given below it), and so on; ten are drawn at most. With Manhattan
+    costs a rotation is another metric: then they are shown as they were learned, the strongest first.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def components(
     """
     found = metric_of(metric, key)
     names = _symbols(metric, found, gene_symbols)
-    rotated, shares = component_weights(found)
+    rotated, shares = (part[:_MOST_COMPONENTS] for part in component_weights(found))
     top = np.argsort(-found.importance(), kind="stable")[:n]
     with axes(ax, 0.5 + _ROW * top.size) as ax:
         limit = np.abs(rotated[:, top]).max() or 1.0
@@ -156,8 +157,12 @@ def components(
         )
         letters = np.clip(0.75 * row_size(ax, top.size), 3.0, 7.0)
         ax.set_yticks(np.arange(top.size), [short(names[f], 28) for f in top], parse_math=False, fontsize=letters)
-        ax.set_xticks(np.arange(len(shares)), [f"{k}\n{share:.0%}" for k, share in enumerate(shares, 1)])
-        ax.set(xlabel="component (share of the importance)")
+        texts = [f"{k}\n{share:.0%}" for k, share in enumerate(shares, 1)]
+        ax.set_xticks(np.arange(len(shares)), texts, fontsize=7 if len(shares) < 8 else 6)
+        some = (
+            f", {len(shares)} of {found.n_components}" if len(shares) == _MOST_COMPONENTS < found.n_components else ""
+        )
+        ax.set(xlabel=f"component (share of the importance{some})")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = ax.figure.colorbar(image, ax=ax, label="weight × spread", pad=0.03)

@@ -158,7 +158,9 @@ def stability(
         ax.tick_params("y", length=0)
         ax.spines["left"].set_visible(False)
         ax.set(xlabel="share of the importance (%)", xlim=(0, 1.15 * ends.max() or 1.0), ylim=(top.size - 0.5, -0.5))
-        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+        legend = ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+        for line in legend.get_lines():
+            line.set_linewidth(min(line.get_linewidth(), 4.0))  # as wide as a row of few features, it hides its text
     return finish(ax, "stability", save, show)
 
 

@@ -319,6 +319,9 @@ def _draw_matrix(ax: Axes | None, found: Matrix, order: str) -> Axes:
         bar = ax.figure.colorbar(image, cax=beside, label=found.title)
         bar.outline.set_visible(False)  # type: ignore[operator]
         _add_legend(ax, groups, 1.0 if clusters is None else 1.02 + _TREE)
+        figure: Any = ax.figure
+        if found.names is not None and hasattr(figure, "draw_without_rendering"):
+            figure.draw_without_rendering()  # a square between long names is laid out right the second time only
     return ax
 
 
