@@ -259,8 +259,8 @@ def test_out_of_bag_distances_are_drawn_where_there_are_some_unless_others_are_n
     for obsp in ("distances", "groundmetric_distances"):
         assert pl.clustermap(samples, color="batch", obsp=obsp).images[0].get_array().max() == most
     del samples.obsm["X_umap"]
-    wide, narrow = (np.ptp(np.vstack([m.get_offsets() for m in pl.embedding(samples, color="batch", obsp=obsp).collections]))
-                    for obsp in (None, "distances"))  # fmt: skip
+    drawn = [pl.embedding(samples, color="batch", obsp=obsp).collections for obsp in (None, "distances")]
+    wide, narrow = (np.ptp(np.vstack([marks.get_offsets() for marks in one])) for one in drawn)
     assert wide == pytest.approx(2 * narrow)
 
 

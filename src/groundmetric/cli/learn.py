@@ -150,12 +150,14 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
         found = entry["ensemble"]
         return {"held_out": found["scores"], "weights": found["weights"], "members": found["n_members"],
                 "interrupted": False}  # fmt: skip
+    from ..interpret.course import epochs_in_words
+
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
     if len(loss) == 0:
         raise KeyboardInterrupt("before the first epoch was done")
     return {"epochs": len(loss), "converged": entry["converged"],
             "interrupted": len(loss) < most and not entry["converged"],
-            "loss": [float(loss[k]) for k in (0, -1)]}  # fmt: skip
+            "loss": [float(loss[k]) for k in (0, -1)], "course": epochs_in_words(entry["history"])}  # fmt: skip
 
 
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
@@ -201,5 +203,5 @@ def _of_epochs(findings: dict[str, Any]) -> dict[str, str]:
     )
     return {
         "training": f"{findings['epochs']} epochs ({ended}), {findings['seconds']:.1f} s",
-        "loss": f"{findings['loss'][0]:.3f} at first, {findings['loss'][1]:.3f} at last",
+        "course": findings["course"],
     }

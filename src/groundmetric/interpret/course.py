@@ -90,9 +90,9 @@ def epochs_in_words(history: Mapping[str, Any]) -> str:
     """How the epochs of a learner went: by held-out triplets where there are some, else by the triplets that pull.
 
     >>> epochs_in_words({"active": [0.9, 0.34]})
-    '34% are within the margin and still pull, 90% in the first epoch'
+    '34% of the triplets are within the margin and still pull, 90% in the first epoch'
     >>> epochs_in_words({"active": [0.0]})
-    'none was ever within the margin: there was nothing to learn beyond the start'
+    'no triplet was ever within the margin: there was nothing to learn beyond the start'
     """
     held_out = np.asarray(history.get("validation_loss", []), dtype=float)
     if np.isfinite(held_out).any():
@@ -100,7 +100,7 @@ def epochs_in_words(history: Mapping[str, Any]) -> str:
         return f"held-out loss {held_out[0]:.3g} in the first epoch, {held_out[best]:.3g} at best (epoch {best + 1})"
     first, last = history["active"][0], history["active"][-1]
     if not np.any(history["active"]):
-        return "none was ever within the margin: there was nothing to learn beyond the start"
+        return "no triplet was ever within the margin: there was nothing to learn beyond the start"
     if nothing_left(history):
-        return f"none is within the margin any more: nothing is left to learn ({first:.0%} in the first epoch)"
-    return f"{last:.0%} are within the margin and still pull, {first:.0%} in the first epoch"
+        return f"no triplet is within the margin any more: nothing is left to learn ({first:.0%} in the first epoch)"
+    return f"{last:.0%} of the triplets are within the margin and still pull, {first:.0%} in the first epoch"
