@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from groundmetric import Distributions, GroundMetric, GroundMetricEnsemble, pairwise_distances
 from groundmetric.datasets import make_modes
-from groundmetric.estimators._members import KINDS, Geometry, Member, out_of_bag, parts
+from groundmetric.estimators._members import KINDS, Geometry, Labels, Member, out_of_bag, parts
 
 from .cohorts import FEATURES, PLANTED, cohort, few_regressions
 
@@ -48,7 +48,7 @@ def results(found):
 def masks(codes, groups=None, n_parts=6, seed=0):
     codes = np.asarray(codes)
     groups = np.arange(codes.size) if groups is None else np.asarray(groups)
-    return parts(codes, groups, n_parts, np.random.RandomState(seed))
+    return parts(Labels(np.asarray(codes), np.asarray(groups)), n_parts, np.random.RandomState(seed))
 
 
 def test_parts_are_halves_and_their_complements_with_every_class_on_both_sides():

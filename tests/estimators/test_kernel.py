@@ -109,11 +109,12 @@ def test_a_kernel_that_shows_the_classes_is_read_and_one_that_does_not_is_not():
     own = np.array([[0.0, 0.0], [3.0, 0.0]])[CODES] + np.random.default_rng(1).normal(size=(24, 2))
     reading = read_kernel(similarities(distances(own, own), 2.0), CODES, FOLDS, 2)
     assert (reading.held_out.argmax(axis=1) == CODES).mean() > 0.8
-    assert reading.score / 24 > np.log(0.5) + 0.2
+    assert log_likelihood(reading.held_out, CODES) / 24 > np.log(0.5) + 0.2
     chance = []
     for seed in range(6):
         noise = np.random.default_rng(seed).normal(size=(24, 2))
-        chance.append(read_kernel(similarities(distances(noise, noise), 2.0), CODES, FOLDS, 2).score / 24)
+        held_out = read_kernel(similarities(distances(noise, noise), 2.0), CODES, FOLDS, 2).held_out
+        chance.append(log_likelihood(held_out, CODES) / 24)
     assert abs(np.mean(chance) - np.log(0.5)) < 0.08
 
 

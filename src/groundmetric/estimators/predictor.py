@@ -35,7 +35,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         self.ensemble = ensemble
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> Any:
         """Fit the ensemble, and a kernel model to each way in which it compares distributions.
 
         Parameters
@@ -47,6 +47,9 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         groups : array-like of shape (n_distributions,) or None, default=None
             Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
             matched by name where they carry names.
+        strata : array-like of shape (n_distributions,) or None, default=None
+            Stratum (batch, site) of each distribution, within which labels are compared; matched by name where they
+            carry names. New distributions need none.
 
         Returns
         -------
@@ -61,11 +64,10 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
         D = checked_distributions(self, X, reset=True)
-        self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups)
+        self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups, strata=strata)
+        codes, strata, n_classes = ensemble._codes, ensemble._strata, ensemble.classes_.size
         self._models = [
-            None
-            if view.name == VOTES
-            else KernelModel(view.kernel, ensemble._codes, view.reading.strength, ensemble.classes_.size)
+            None if view.name == VOTES else KernelModel(view.kernel, codes, view.reading.strength, n_classes, strata)
             for view in ensemble._views
         ]
         nearest = ensemble._geometry.euclidean_distances + np.diag(np.full(ensemble._codes.size, np.inf))
@@ -196,8 +198,8 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
     True
     """
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> TransportClassifier:
-        super().fit(X, y, groups)
+    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> TransportClassifier:
+        super().fit(X, y, groups, strata)
         self.classes_ = self.ensemble_.classes_
         return self
 

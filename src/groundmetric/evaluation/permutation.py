@@ -254,7 +254,7 @@ def _test_ensemble(
     ensemble = method if isinstance(method, GroundMetricEnsemble) else method.ensemble or GroundMetricEnsemble()
     random = check_random_state(random_state)
     ensemble = clone(ensemble).set_params(kinds=("univariate",), n_members=2, random_state=random.randint(2**31))
-    fitted = ensemble.fit(D, labels, groups=groups)
+    fitted = ensemble.fit(D, labels, groups=groups, strata=strata)
     codes = np.unique(labels, return_inverse=True)[1]
     exchange = exchangeable(codes, groups, strata)
     _warn_of_few(exchange)

@@ -59,18 +59,30 @@ def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray
     return np.take_along_axis(np.take_along_axis(values, order, axis=0), at, axis=0)
 
 
-def design(codes: np.ndarray) -> np.ndarray:
-    """Orthonormal columns that span what classes (whole numbers) or ordered values say beyond the mean."""
+def design(codes: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:
+    """Orthonormal columns that span what classes (whole numbers) or ordered values say beyond the mean (of strata)."""
     values = np.unique(codes)
     columns = codes[:, None] == values if codes.dtype.kind in "iu" else codes[:, None].astype(np.float64)
-    columns = columns - columns.mean(axis=0)
+    columns = within_strata(columns.astype(np.float64), strata)
     basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     return basis[:, sizes > 1e-9 * max(sizes[0], 1e-300)]
 
 
-def feature_ratios(quantiles: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def within_strata(rows: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
+    """Rows minus their mean; with strata, minus that of their own."""
+    if strata is None:
+        return rows - rows.mean(axis=0)
+    found = rows.copy()
+    for stratum in np.unique(strata):
+        found[strata == stratum] -= rows[strata == stratum].mean(axis=0)
+    return found
+
+
+def feature_ratios(
+    quantiles: np.ndarray, codes: np.ndarray, strata: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """F of each feature (explained variance between distributions over the rest, per degree of freedom), and the
-    standard deviation of the rest.
+    standard deviation of the rest. With strata (batches), all variance is that within them.
 
     >>> quantiles = np.array([[[0.0, 5.0]], [[0.2, 3.0]], [[4.0, 4.0]], [[4.2, 4.0]]])
     >>> ratios, _ = feature_ratios(quantiles, np.array([0, 0, 1, 1]))
@@ -78,18 +90,18 @@ def feature_ratios(quantiles: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray
     True
     """
     n, n_quantiles, n_features = quantiles.shape
-    basis = design(codes)
-    flat = quantiles.reshape(n, -1)
-    centred = flat - flat.mean(axis=0)
+    basis = design(codes, strata)
+    centred = within_strata(quantiles.reshape(n, -1), strata)
+    n_means = 1 if strata is None else np.unique(strata).size
     explained = np.square(basis.T.astype(centred.dtype) @ centred).sum(axis=0)
     total = np.einsum("ij,ij->j", centred, centred)
     between, rest = (
         np.sum(part.reshape(n_quantiles, n_features), axis=0, dtype=np.float64)
         for part in (explained, np.maximum(total - explained, 0.0))
     )
-    rest /= max(n - 1 - basis.shape[1], 1)
+    rest /= max(n - n_means - basis.shape[1], 1)
     floor = _FLOOR * float(np.median(rest)) + 1e-12 * max(float(total.max(initial=0.0)), 1e-300)
-    return between / basis.shape[1] / (rest + floor), np.sqrt(rest / n_quantiles)
+    return between / max(basis.shape[1], 1) / (rest + floor), np.sqrt(rest / n_quantiles)
 
 
 class FeatureDistances:
@@ -110,13 +122,21 @@ class FeatureDistances:
         for i in range(n):
             self.values[i] = np.abs(quantiles[self.partners[i]] - quantiles[i]).mean(axis=1)
 
-    def statistics(self, codes: np.ndarray, inside: np.ndarray | None = None, *, moderated: bool = False) -> np.ndarray:
+    def statistics(
+        self,
+        codes: np.ndarray,
+        inside: np.ndarray | None = None,
+        strata: np.ndarray | None = None,
+        *,
+        moderated: bool = False,
+    ) -> np.ndarray:
         """t of each feature: how much farther distributions are from unlike than from like ones, over its error.
 
-        Only distributions `inside` take part. With classes, every other class counts the same; with numbers, a pair
-        counts by how much farther apart its values are than others of the same distribution. `codes` may have rows, one
-        for each arrangement of the labels; then so has the result. Of few distributions, some features have a small
-        error by luck; `moderated` adds the median error to that of each (Tusher, Tibshirani & Chu 2001).
+        Only distributions `inside` take part, and with strata only pairs within them. With classes, every other class
+        counts the same; with numbers, a pair counts by how much farther apart its values are than others of the same
+        distribution. `codes` may have rows, one for each arrangement of the labels; then so has the result. Of few
+        distributions, some features have a small error by luck; `moderated` adds the median error to that of each
+        (Tusher, Tibshirani & Chu 2001).
         """
         rows = np.atleast_2d(codes)
         inside = np.ones(rows.shape[1], dtype=bool) if inside is None else inside
@@ -124,7 +144,8 @@ class FeatureDistances:
         total, squares, count = np.zeros(shape), np.zeros(shape), np.zeros((len(rows), 1))
         for i in np.flatnonzero(inside):
             mine = self.partners[i]
-            contrasts = [_contrast(row[i], row[mine], inside[mine]) for row in rows]
+            partners = inside[mine] if strata is None else inside[mine] & (strata[mine] == strata[i])
+            contrasts = [_contrast(row[i], row[mine], partners) for row in rows]
             known = np.array([contrast is not None for contrast in contrasts])
             if known.any():
                 stacked = np.array([contrast for contrast in contrasts if contrast is not None], dtype=np.float32)
