@@ -223,9 +223,9 @@ class Selection:
 
     Attributes
     ----------
-    rule : "variance", "highly_variable", "all", another column of `var`, or "given"
+    rule : "variance", "most_variable", "highly_variable", "all", another column of `var`, or "given"
     mask : of the genes; None where the rule is applied to the cells that are learned from
-    n_genes : how many are highly variable; None: as scanpy thinks fit
+    n_genes : how many of the most or highly variable; None: as scanpy thinks fit
     """
 
     rule: str
@@ -248,15 +248,27 @@ class Selection:
     def _apply(self, matrix: Any, rows: np.ndarray, names: pd.Index) -> np.ndarray:
         if self.rule == "variance":
             return above_average(moments(matrix, rows).variance, names)
+        if self.rule == "most_variable":
+            return most_variable(moments(matrix, rows).variance, names, self.n_genes or 0)
         return highly_variable(matrix, rows, self.n_genes)
 
 
 def above_average(variance: np.ndarray, names: pd.Index) -> np.ndarray:
     """The paper's rule: genes whose variance is above the average variance."""
+    _check_finite(variance, names)
+    return variance > variance.mean()
+
+
+def most_variable(variance: np.ndarray, names: pd.Index, n_genes: int) -> np.ndarray:
+    """So many genes of the largest variance; all where there are not more."""
+    _check_finite(variance, names)
+    return np.isin(np.arange(variance.size), np.argsort(-variance, kind="stable")[:n_genes])
+
+
+def _check_finite(variance: np.ndarray, names: pd.Index) -> None:
     bad = np.flatnonzero(~np.isfinite(variance))
     if bad.size:
         raise ValueError(f"{bad.size} genes have values that are NaN or infinite, e.g. {names[bad[0]]!r}: fill or drop")
-    return variance > variance.mean()
 
 
 def highly_variable(matrix: Any, rows: np.ndarray, n_genes: int | None) -> np.ndarray:
@@ -275,6 +287,10 @@ def resolve(genes: Any, source: Source) -> Selection:
     if genes is None and SELECTED in source.var.columns:
         method = source.uns_entry(SELECTED).get("method", SELECTED)
         return Selection(str(method), source.var[SELECTED].to_numpy(dtype=bool))
+    if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        if genes < 1:
+            raise ParameterError("genes", genes, ": expected a number of at least 1, a rule or names")
+        return Selection("most_variable", n_genes=int(genes))
     if genes is None or isinstance(genes, str):
         return _named(genes or "variance", source.var)
     return Selection("given", _mask_of(genes, source.var))
@@ -301,12 +317,14 @@ def reselect(genes: Any, rule: str, n_genes: int, var: pd.DataFrame) -> Selectio
     `rule` and `n_genes` are what was done before; a mark in `var` cannot be used again, because the cells that are held
     out now were there when it was made.
     """
+    if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        return Selection("most_variable", n_genes=int(genes))
     if genes is not None and not isinstance(genes, str):
         return Selection("given", _mask_of(genes, var))
     rule = rule if genes is None else genes
     if rule == "all":
         return Selection(rule, np.ones(len(var), bool))
-    if rule not in RULES:
+    if rule not in (*RULES, "most_variable"):
         raise ValueError(
             f"genes were selected by {rule!r}, which cannot be done again without the samples that are held out: give "
             "genes='variance', 'highly_variable' or 'all', or a list of names chosen beforehand"

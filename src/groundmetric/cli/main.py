@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import os
 import signal
 import threading
@@ -20,9 +21,41 @@ COMMANDS = (demo, evaluate, learn, predict, report)
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, which names the option or choice that was probably meant."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+        # Before the other checks: a misspelt option that is required would be reported as missing.
+        if args is not None and self._subparsers is None:
+            self._check_options(list(args))
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """One line, where argparse would print the usage as well."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def _check_options(self, args: list[str]) -> None:
+        known = list(self._option_string_actions)
+        for word in args[: args.index("--")] if "--" in args else args:
+            name = word.split("=")[0]
+            if name.startswith("--") and not any(option.startswith(name) for option in known):
+                self.error(f"there is no option {name}{nearest(name, known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(choice) for choice in action.choices or ()]
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(
+                action, f"{value!r} is none of {', '.join(choices)}{nearest(str(value), choices)}"
+            )
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The known word that was probably meant, as a question; nothing where none is near.
+
+    >>> nearest("--smaple", ["--sample", "--label"])
+    ': did you mean --sample?'
+    """
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f": did you mean {found[0]}?" if found else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +101,11 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="groundmetric", description="Learn the ground metric of optimal transport from labels.")
+    parser = _Parser(
+        prog="groundmetric", description="Learn the ground metric of optimal transport from labels.",
+        epilog="example:\n  groundmetric learn cells.h5ad --sample sample --label disease -o run && "
+        "groundmetric report run", formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"groundmetric {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:

@@ -6,30 +6,30 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .options import add_command, add_jobs, log, print_findings, whole
+from .options import add_cell_type, add_command, add_jobs, add_output, add_permutations, log, print_findings, whole
 
 OPTION_OF = {"cell_type_key": "--cell-type", "group_key": "--group"}
-PERMUTATIONS = "of labels, to test scores and genes against chance (0); each costs a whole evaluation"
 
 
 def add(commands: Any) -> None:
     command = add_command(
-        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is stored in its folder"
-    )
+        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is stored in its folder",
+        "groundmetric report run --permutations 199 --jobs -1",
+    )  # fmt: skip
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
-    command.add_argument("-o", "--output", metavar="FILE", help="page to write (report.html in RUN)")
+    add_output(command, "page to write (report.html in RUN)", metavar="FILE")
     command.add_argument("--title", help="of the page")
     command.add_argument(
         "--group",
         metavar="COLUMN",
         help="column of obs: the patient, who is never divided (that of learn, if it had one)",
     )
-    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs (cell_type, if there)")
+    add_cell_type(command)
     command.add_argument("--gene-sets", metavar="FILE.gmt", help="names the processes that axes have to do with")
     command.add_argument("--refits", metavar="N", type=whole, default=20,
                          help="of a single learner from samples drawn anew, for the stability of genes (%(default)s); "
                          "of an ensemble, its members tell")  # fmt: skip
-    command.add_argument("--permutations", metavar="N", type=whole, default=0, help=PERMUTATIONS)
+    add_permutations(command, "scores and genes")
     command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,
                          help="score held-out samples, against quick baselines")  # fmt: skip
     command.add_argument("--figures", metavar="DIR", help="folder for every figure as PNG and SVG")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..estimators._kernel import log_likelihood
+from ..estimators._kernel import balanced_weights, log_likelihood
 from ..estimators.ensemble import GroundMetricEnsemble
 
 
@@ -75,9 +75,14 @@ def view_scores(ensemble: Any) -> ViewScores:
         )
     check_is_fitted(found, "metric_")
     codes, n_classes = found._codes, found.classes_.size
+    weights = balanced_weights(codes, found._strata) if n_classes else None
     guess = np.full((codes.size, n_classes), 1.0 / n_classes) if n_classes else -codes / (codes.size - 1)
-    scores = {view.name: view.reading.score / codes.size for view in found._views}
-    return ViewScores(scores, float(found.score_), log_likelihood(guess, codes) / codes.size, n_classes > 0)
+
+    def score(held_out: np.ndarray) -> float:
+        return log_likelihood(held_out, codes, weights) / codes.size
+
+    scores = {view.name: score(view.reading.held_out) for view in found._views}
+    return ViewScores(scores, float(found.score_), score(guess), n_classes > 0)
 
 
 def nothing_left(history: Mapping[str, Any]) -> bool:

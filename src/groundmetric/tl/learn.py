@@ -176,15 +176,25 @@ def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> 
     return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
 
 
-def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
-    """The labels with the order of the column's categories, where the target needs one."""
-    if (
-        not isinstance(resolve_target(target), Ordered)
-        or labels.dtype.kind in "biuf"
-        or not getattr(column.dtype, "ordered", False)
-    ):
+def with_category_order(labels: pd.Series, column: pd.Series, target: Any, order: Any = None) -> pd.Series:
+    """The labels with the order that is given, or that of the column's categories, where the target needs one."""
+    if not isinstance(resolve_target(target), Ordered):
+        return labels
+    if order is not None:
+        return labels.astype(str).astype(pd.CategoricalDtype(_checked_order(labels, order, column.name), ordered=True))
+    if labels.dtype.kind in "biuf" or not getattr(column.dtype, "ordered", False):
         return labels
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def _checked_order(labels: pd.Series, order: Any, label_key: Any) -> list[str]:
+    """The names of an order, which must have each label once."""
+    names, found = [str(name) for name in order], sorted(set(labels.astype(str)))
+    lacking = [label for label in found if label not in names]
+    if len(set(names)) < len(names) or lacking:
+        what = f"lacks {lacking[0]!r}" if lacking else "has a label twice"
+        raise ParameterError("order", names, f", which {what}: expected the labels of obs[{label_key!r}], {found}")
+    return names
 
 
 def make_learner(
@@ -250,7 +260,8 @@ def learn(
     batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
-    genes: str | Sequence | None = None,
+    genes: str | int | Sequence | None = None,
+    order: Sequence | None = None,
     n_cells: int | None = 1000,
     resample: bool = False,
     key_added: str = "groundmetric",
@@ -292,10 +303,14 @@ def learn(
         Layer to learn from; None: X.
     use_rep : str or None, default=None
         Entry of `obsm` to learn from (e.g. "X_pca"); None: genes.
-    genes : str, sequence or None, default=None
+    genes : str, int, sequence or None, default=None
         Genes to learn from. "variance": those whose variance is above the average, in the cells that are learned from
-        (the paper's rule); "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a
-        mask. None: those marked by `pp.select_genes`, otherwise "variance".
+        (the paper's rule); a number: so many of the most variable there; "highly_variable" or another column of `var`
+        that marks them; "all"; a list of names; or a mask. None: those marked by `pp.select_genes`, otherwise
+        "variance".
+    order : sequence or None, default=None
+        Labels from low to high, where they are text: ``["mild", "moderate", "severe"]``. It means
+        ``target="ordered"``.
     n_cells : int or None, default=1000
         Cells drawn from each sample; samples with fewer give all of theirs. None: all cells.
     resample : bool, default=False
@@ -349,6 +364,8 @@ def learn(
     True
     """
     check_draw(n_cells, random_state)
+    if order is not None and parameters.setdefault("target", "ordered") == "classes":
+        raise ParameterError("order", list(order), ", but target is 'classes': leave one of them out")
     needs = {"batch_key": batch_key, "resample": resample or None}
     learns = make_learner(parameters, random_state, learner, needs)
     if resample and n_cells is None:
@@ -358,8 +375,8 @@ def learn(
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
-        _check_labels(labels, samples.names, label_key)
-        labels = with_category_order(labels, source.obs[label_key], learns.target)
+        _check_labels(labels, samples.names, label_key, learns.target)
+        labels = with_category_order(labels, source.obs[label_key], learns.target, order)
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         if isinstance(learns, GroundMetricEnsemble):
@@ -378,6 +395,7 @@ def learn(
             z, drawn = project(values.matrix, everyone, fitted.columns, learns.components_), np.isin(everyone, rows)
     params = {
         "sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key,
+        "order": None if order is None else [str(name) for name in order],
         "layer": layer, "use_rep": use_rep, "genes": selection.rule, "n_cells": n_cells, "resample": resample or None,
         "random_state": random_state, "raw_counts": fitted.raw_counts,
         "learner": "single" if fitted.results is None else "ensemble",
@@ -402,7 +420,7 @@ def _check_parts(labels: pd.Series, groups: pd.Series | None, label_key: str, ta
         )
 
 
-def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
+def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str, target: Any) -> None:
     if labels.empty:
         raise ValueError(f"obs[{label_key!r}] is missing for all cells: at least two labels are needed")
     missing = names[~np.isin(names, labels.index)]
@@ -414,6 +432,12 @@ def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
             stacklevel=3,
         )
     classes = labels.unique()
+    if target == "classes" and labels.dtype.kind == "f" and np.any(np.mod(classes, 1) != 0):
+        some = ", ".join(f"{value:.4g}" for value in sorted(classes)[:3])
+        raise ParameterError(
+            "target", target, f", but obs[{label_key!r}] holds {classes.size} numbers with fractions ({some}, …): give "
+            "'ordered', or make them classes",
+        )  # fmt: skip
     if classes.size < 2:
         raise ValueError(f"all samples have the label {classes[0]!r} in obs[{label_key!r}]: at least two are needed")
 
