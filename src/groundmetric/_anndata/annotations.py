@@ -91,6 +91,15 @@ def labels_of(obs: pd.DataFrame, label_key: str, samples: Samples, sample_key: s
     return pd.Series(known, index=samples.names[labelled])
 
 
+def check_classes(labels: pd.Series, label_key: str, remedy: str = "", give: Mapping[str, Any] | None = None) -> None:
+    """Raise where labels are numbers with fractions: each would be a class of its own."""
+    if labels.dtype.kind == "f" and np.any(np.mod(labels, 1) != 0):
+        values = np.unique(labels)
+        some = ", ".join(f"{value:.4g}" for value in values[:3])
+        problem = f", which holds {values.size} numbers with fractions ({some}, …) rather than classes{remedy}"
+        raise ParameterError("label_key", label_key, problem, give)
+
+
 def groups_of(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str) -> pd.Series:
     """The outer group of each sample: exactly one."""
     column = find_column(obs, group_key, "group_key")

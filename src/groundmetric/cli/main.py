@@ -129,9 +129,8 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
 
 
 def _message(error: Any, option_of: Mapping[str, str]) -> str:
-    """What an error says; a `ParameterError` names the option that the parameter is in this command."""
-    option = option_of.get(getattr(error, "parameter", ""))
-    return str(error) if option is None else error.naming(option)
+    """What an error says; a `ParameterError` names the options that parameters are in this command."""
+    return error.naming(option_of) if hasattr(error, "naming") else str(error)
 
 
 def _show_warning(message: Any, *where: Any, **more: Any) -> None:

@@ -15,6 +15,7 @@ import pandas as pd
 from .._anndata.annotations import (  # fmt: skip
     Samples,
     Selection,
+    check_classes,
     check_draw,
     constant_columns,
     draw,
@@ -242,7 +243,7 @@ def choose_learner(learner: str | None, parameters: dict[str, Any], needs: dict[
     chosen = learner or ("single" if single else "ensemble")
     if chosen == "ensemble" and single:
         name, value = next(iter(single.items()))
-        raise ParameterError(name, value, ", which needs a single learner: leave it out, or give learner='single'")
+        raise ParameterError(name, value, ", which needs a single learner: leave it out", {"learner": "single"})
     if chosen == "single" and ensemble:
         name, value = next(iter(ensemble.items()))
         why = "learner='single'" if learner else next(iter(single))
@@ -432,12 +433,8 @@ def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str, target: 
             stacklevel=3,
         )
     classes = labels.unique()
-    if target == "classes" and labels.dtype.kind == "f" and np.any(np.mod(classes, 1) != 0):
-        some = ", ".join(f"{value:.4g}" for value in sorted(classes)[:3])
-        raise ParameterError(
-            "target", target, f", but obs[{label_key!r}] holds {classes.size} numbers with fractions ({some}, …): give "
-            "'ordered', or make them classes",
-        )  # fmt: skip
+    if target == "classes":
+        check_classes(labels, label_key, give={"target": "ordered"})
     if classes.size < 2:
         raise ValueError(f"all samples have the label {classes[0]!r} in obs[{label_key!r}]: at least two are needed")
 
