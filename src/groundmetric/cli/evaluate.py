@@ -64,6 +64,7 @@ def add(commands: Any) -> None:
     command = add_command(
         commands, run, "evaluate", "compare the learned metric with other methods on held-out samples of an .h5ad file",
         "groundmetric evaluate cells.h5ad --sample sample --label disease --group patient -o comparison --jobs -1",
+        interrupted="fits that are done are kept, and --resume goes on with them",
     )  # fmt: skip
     add_cells(command)
     command.add_argument("--methods", metavar="A,B,…", help=METHODS)

@@ -7,6 +7,7 @@ import contextlib
 import difflib
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             options.run(options)
         except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt):
+                _end_workers()
             if options.debug:
                 raise
             code, message = _explain(error, options, signals[0] if signals else signal.SIGINT)
@@ -100,6 +103,13 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _end_workers() -> None:
+    """End the processes of joblib, which would otherwise go on, and complain of a parent that is gone."""
+    executor = getattr(sys.modules.get("joblib.externals.loky.reusable_executor"), "_executor", None)
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="groundmetric", description="Learn the ground metric of optimal transport from labels.",
@@ -117,7 +127,8 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
     """An exit code and one line for whoever typed the command."""
     text = " ".join(_message(error, getattr(options, "option_of", {})).split())
     if isinstance(error, KeyboardInterrupt):
-        return 128 + ended_by, f"{'interrupted' if ended_by == signal.SIGINT else 'terminated'} {text}".strip()
+        word = "interrupted" if ended_by == signal.SIGINT else "terminated"
+        return 128 + ended_by, f"{word} {text}" if text else f"{word}: {options.interrupted}"
     if isinstance(error, ModuleNotFoundError):
         extra = "plot" if error.name == "matplotlib" else "single-cell"
         return 1, f"{error.name} is needed for this: pip install 'groundmetric[{extra}]'"

@@ -17,15 +17,20 @@ from .._internal.files import write_whole
 from .._internal.tables import write_csv
 
 
-def add_command(commands: Any, run: Callable, name: str, help: str, example: str) -> argparse.ArgumentParser:
-    """A command with the options that all have, and an example; `run` is called with what was parsed."""
+def add_command(
+    commands: Any, run: Callable, name: str, help: str, example: str, *, interrupted: str = "nothing was written"
+) -> argparse.ArgumentParser:
+    """A command with the options that all have, and an example; `run` is called with what was parsed.
+
+    `interrupted` is what is said after Ctrl-C, unless `run` says what it has kept.
+    """
     command = commands.add_parser(
         name, help=help, description=textwrap.fill(help[0].upper() + help[1:] + ".", 100),
         epilog=f"example:\n  {example}", formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     command.add_argument("--debug", action="store_true", help="show a traceback where something goes wrong")
-    command.set_defaults(run=run, prog=command.prog)
+    command.set_defaults(run=run, prog=command.prog, interrupted=interrupted)
     return command
 
 

@@ -15,6 +15,7 @@ def add(commands: Any) -> None:
     command = add_command(
         commands, run, "report", "write one HTML page about a run of `learn`; what takes long is stored in its folder",
         "groundmetric report run --permutations 199 --jobs -1",
+        interrupted="what takes long and is done is kept, and the same command goes on with it",
     )  # fmt: skip
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
     add_output(command, "page to write (report.html in RUN)", metavar="FILE")
