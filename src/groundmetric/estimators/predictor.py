@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._internal.validation import aligned, label_array
 from ..distances import pairwise_distances
-from ..distributions import Distributions
+from ..distributions import Distributions, gathered
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
 from ._kernel import KernelModel, similarities, votes
@@ -63,7 +63,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         ensemble = GroundMetricEnsemble() if self.ensemble is None else clone(self.ensemble)
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
-        D = checked_distributions(self, X, reset=True)
+        D = checked_distributions(self, gathered(X), reset=True)
         self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups, strata=strata)
         codes, strata, n_classes = ensemble._codes, ensemble._strata, ensemble.classes_.size
         self._models = [
@@ -126,7 +126,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         return [EUCLIDEAN, *(kind for kind in ensemble.kinds if kind in used)]
 
     def _checked(self, X: Any) -> Distributions:
-        D = checked_distributions(self, X, reset=False)
+        D = checked_distributions(self, gathered(X), reset=False)
         self.metric_.check_fit(D)
         return D
 
