@@ -190,6 +190,8 @@ def test_labels_that_are_numbers_are_told_about_their_target_and_printed_rounded
 
 def test_the_order_of_labels_that_are_text_can_be_given(files, tmp_path, capsys):
     command = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "run")]
+    assert cli.main([*command, "--target", "ordered"]) == 2
+    assert capsys.readouterr().err.endswith("make it ordered categories, or give --order control,disease\n")
     assert cli.main([*command, "--order", "disease,control", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     assert findings["params"]["order"] == ["disease", "control"]

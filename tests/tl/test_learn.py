@@ -415,6 +415,10 @@ def test_an_order_of_labels_means_ordered_categories(cohort):
         assert cohort.uns["groundmetric"]["params"]["order"].tolist() == order
         return gm.get.metric(cohort).components
 
+    with pytest.raises(
+        ValueError, match=r"'grade', which holds text whose order .* or give order=\['mild', 'moderate', "
+    ):
+        gm.tl.learn(cohort, "sample", "grade", target="ordered", **options)
     one, other = components(["mild", "moderate", "severe"]), components(["moderate", "mild", "severe"])
     assert not np.array_equal(one, other)
     cohort.obs["grade"] = pd.Categorical(cohort.obs["grade"], ["mild", "moderate", "severe"], ordered=True)

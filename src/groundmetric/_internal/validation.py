@@ -59,7 +59,10 @@ class ParameterError(ValueError):
     def naming(self, options: Mapping[str, str]) -> str:
         """The message with options of a command line in place of parameters."""
         right = [
-            f"{options[name]} {value}" if name in options else f"{name}={value!r}" for name, value in self.give.items()
+            f"{options[name]} {','.join(value) if isinstance(value, list) else value}"
+            if name in options
+            else f"{name}={value!r}"
+            for name, value in self.give.items()
         ]
         how = ", or give" if ":" in self.problem else ": give"  # after another remedy, or the first one
         advice = f"{how} {', '.join(right)}" if right else ""

@@ -183,8 +183,11 @@ def with_category_order(labels: pd.Series, column: pd.Series, target: Any, order
         return labels
     if order is not None:
         return labels.astype(str).astype(pd.CategoricalDtype(_checked_order(labels, order, column.name), ordered=True))
-    if labels.dtype.kind in "biuf" or not getattr(column.dtype, "ordered", False):
+    if labels.dtype.kind in "biuf":
         return labels
+    if not getattr(column.dtype, "ordered", False):
+        problem = ", which holds text whose order from low to high is not known: make it ordered categories"
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
 
 
