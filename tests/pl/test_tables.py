@@ -264,6 +264,17 @@ def test_out_of_bag_distances_are_drawn_where_there_are_some_unless_others_are_n
     assert wide == pytest.approx(2 * narrow)
 
 
+def test_a_heatmap_of_a_learned_number_is_in_its_order(samples):
+    samples.uns["groundmetric"] = {"params": {"label_key": "age"}}
+    samples.obs["age"] = np.random.RandomState(0).permutation(N) / 3.0
+    order = np.argsort(samples.obs["age"].to_numpy())
+    ax = pl.heatmap(samples, names=True)
+    assert [text.get_text() for text in ax.get_yticklabels()] == samples.obs_names[order].tolist()
+    assert ax.get_legend() is None
+    assert ax.get_ylabel() == "samples, from low to high age"
+    assert len(pl.clustermap(samples).child_axes) == 2
+
+
 def test_confusion_of_cells_and_of_samples_is_of_held_out_predictions(held_out, samples):
     ax = pl.confusion(held_out)
     assert [text.get_text() for text in ax.get_yticklabels()] == ["b", "a"]  # in the order of the categories

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from sklearn.metrics import confusion_matrix
 
 from ..interpret.course import ViewScores, nothing_left, view_scores
 from . import style as legends
@@ -206,7 +207,8 @@ def confusion(
         slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
         ax.set_xticks(places, texts, parse_math=False, **(slanted if max(map(len, texts)) > 30 / len(names) else {}))
         right = np.mean([shares[c, c] for c in places if counts[c].any()])
-        ax.set(xlabel=f"predicted, held out (balanced accuracy {right:.2f})", ylabel="label")
+        held_out = "predicted while left out" if is_anndata(source) or _ensemble(predicted) else "predicted"
+        ax.set(xlabel=f"{held_out} (balanced accuracy {right:.2f})", ylabel="label")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = ax.figure.colorbar(image, ax=ax, label="share of the label's samples (%)", pad=0.03, shrink=0.9)
@@ -234,10 +236,16 @@ def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any]:
     return known[label], known[column]
 
 
+def _ensemble(predicted: Any) -> Any:
+    """The fitted ensemble that predicts; None of labels."""
+    found = getattr(predicted, "ensemble_", predicted)
+    return found if hasattr(found, "held_out_") else None
+
+
 def _held_out(predicted: Any) -> Any:
     """Classes that an ensemble predicts for its training distributions; labels as they are."""
-    found = getattr(predicted, "ensemble_", predicted)
-    if not hasattr(found, "held_out_"):
+    found = _ensemble(predicted)
+    if found is None:
         return predicted
     if not found.classes_.size:
         raise ValueError("the ensemble predicts numbers, not classes: a confusion matrix needs classes")
@@ -252,10 +260,8 @@ def _count(true: Any, predicted: Any) -> tuple[np.ndarray, list[str]]:
     one, other = np.asarray(true), np.asarray(predicted)
     if "f" in (one.dtype.kind, other.dtype.kind) and not all(np.all(np.mod(v, 1) == 0) for v in (one, other)):
         raise ValueError("labels are numbers with fractions, not classes: a confusion matrix needs classes")
-    names = [str(value) for value in (order or np.unique(one).tolist())]
-    names = [name for name in names if name in {*map(str, one), *map(str, other)}]
-    names += sorted({*map(str, one), *map(str, other)}.difference(names))
-    place = {name: k for k, name in enumerate(names)}
-    counts = np.zeros((len(names), len(names)), int)
-    np.add.at(counts, ([place[str(label)] for label in one], [place[str(label)] for label in other]), 1)
-    return counts, names
+    true, predicted = [str(label) for label in one], [str(label) for label in other]
+    present = {*true, *predicted}
+    names = [str(value) for value in (order or np.unique(one).tolist()) if str(value) in present]
+    names += sorted(present.difference(names))
+    return confusion_matrix(true, predicted, labels=names), names

@@ -179,7 +179,8 @@ def heatmap(
     ax : matplotlib axes or None
         None: a new figure.
     color : str, sequence of str or None
-        For AnnData, one or several columns of `obs`. None: the label that was learned.
+        For AnnData, one or several columns of `obs`. None: the label that was learned; where that is a number, rows are
+        in its order.
     names : sequence, True or None
         Names of the rows, shown where there is room for them; for AnnData, True takes those of `obs`.
     order : {"classes", "clusters"}
@@ -285,8 +286,14 @@ def _matrix_of(source: Any, y: Any, color: Any, names: Any, obsp: str | None, pa
     if is_anndata(source):
         samples, color = as_samples(source, key), y if color is None else color
         distances, title = distances_of(samples, key, obsp)
-        groups = _groups_of(samples, learned_label(samples, key) if color is None else color, palette)
-        layout, items = Layout(distances), "samples"
+        label = learned_label(samples, key)
+        numbers = colouring(samples, label) if color is None and label is not None else None
+        if isinstance(numbers, Numbers):  # rows in the order of the label, which has no classes to mark
+            layout, groups = Layout(distances, numbers.values), {}
+            items = f"samples, from low to high {label}"
+        else:
+            layout, items = Layout(distances), "samples"
+            groups = _groups_of(samples, label if color is None else color, palette)
         names = list(samples.obs_names) if names is True else names
     else:
         layout = source if isinstance(source, Layout) else Layout(np.asarray(source))
@@ -312,13 +319,16 @@ def _draw_matrix(ax: Axes | None, found: Matrix, order: str) -> Axes:
         ax.set(xticks=[], yticks=[], frame_on=False)
         for k, classes in enumerate(groups.values()):
             _draw_bars(ax, classes, rows, k)
+        if not groups:
+            ax.set_ylabel(found.items)
         if found.names is not None:
             _name_rows(ax, [found.names[d] for d in rows], 72 * len(groups) * (_BAR + _GAP) + 2, found.items)
         # Inside of the axes' own frame of reference, so that it stays beside the matrix, which is always a square.
         beside = ax.inset_axes((1.0 + _BAR / side(ax), 0.05, 0.1 / side(ax), 0.9))
         bar = ax.figure.colorbar(image, cax=beside, label=found.title)
         bar.outline.set_visible(False)  # type: ignore[operator]
-        _add_legend(ax, groups, 1.0 if clusters is None else 1.02 + _TREE)
+        if groups:
+            _add_legend(ax, groups, 1.0 if clusters is None else 1.02 + _TREE)
         figure: Any = ax.figure
         if found.names is not None and hasattr(figure, "draw_without_rendering"):
             figure.draw_without_rendering()  # a square between long names is laid out right the second time only
