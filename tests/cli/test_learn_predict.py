@@ -88,7 +88,8 @@ def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
     assert findings["params"]["group_key"] == "patient"
     assert findings["epochs"] <= 10
     assert cli.main([*command, "--components", "2", "--force"]) == 0
-    assert " at first, " in capsys.readouterr().out
+    course = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course"))
+    assert "within the margin" in course
     assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
 
 
@@ -247,6 +248,66 @@ def test_files_that_are_none_are_code_2(files, tmp_path, capsys):
     assert "is no run of groundmetric learn" in capsys.readouterr().err
     assert cli.main(["predict", str(files / "run" / "metric.gm"), str(files / "new.h5ad")]) == 2
     assert "is a bare metric" in capsys.readouterr().err
+
+
+def test_labels_that_are_numbers_are_told_about_their_target_and_printed_rounded(files, tmp_path, capsys):
+    cells = ad.read_h5ad(files / "cells.h5ad")
+    ages = {name: 20.0 + 10.0 / 3.0 * k for k, name in enumerate(cells.obs["sample"].unique())}
+    cells.obs["age"] = cells.obs["sample"].astype(str).map(ages)
+    cells.write_h5ad(tmp_path / "aged.h5ad")
+    command = [
+        "learn",
+        str(tmp_path / "aged.h5ad"),
+        "--sample",
+        "sample",
+        "--label",
+        "age",
+        "-o",
+        str(tmp_path / "run"),
+    ]
+    assert cli.main(command) == 2
+    expected = "--label is 'age', which holds 6 numbers with fractions (20, 23.33, 26.67, …) rather than classes: give "
+    assert capsys.readouterr().err.endswith(f"groundmetric learn: {expected}--target ordered\n")
+    assert cli.main(["evaluate", *command[1:]]) == 2
+    assert "rather than classes: methods are compared on classes" in capsys.readouterr().err
+    assert cli.main([*command, "--target", "ordered", "--epochs", "1", "--learner", "single"]) == 0
+    assert "6 samples (1 of 20, 1 of 23.33, 1 of 26.67, 1 of 30, " in capsys.readouterr().out
+
+
+def test_the_order_of_labels_that_are_text_can_be_given(files, tmp_path, capsys):
+    command = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "run")]
+    assert cli.main([*command, "--target", "ordered"]) == 2
+    assert capsys.readouterr().err.endswith("make it ordered categories, or give --order control,disease\n")
+    assert cli.main([*command, "--order", "disease,control", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings["params"]["order"] == ["disease", "control"]
+    assert findings["learner"]["target"] == "ordered"
+    for order, message in (
+        ("control,disesae", "--order is ['control', 'disesae'], which lacks 'disease': expected the labels of obs["),
+        ("disease,control", "--order is ['disease', 'control'], but target is 'classes': leave one of them out"),
+    ):
+        more = ["--target", "classes"] if order == "disease,control" else []
+        assert cli.main([*command, "--force", "--order", order, *more]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("always")  # of few samples for all neighbours to vote
+def test_a_number_of_genes_means_the_most_variable_ones_in_every_command(files, tmp_path, capsys):
+    command = [str(files / "cells.h5ad"), *LEARN[:6], "--genes", "20", "--json", "-o"]
+    assert cli.main(["learn", *command, str(tmp_path / "run"), "--epochs", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_features"] == 20
+    cells = ad.read_h5ad(files / "cells.h5ad")
+    drawn = gm.tl.learn(files / "cells.h5ad", "sample", "condition", n_cells=30, genes=20, max_epochs=1)
+    values = cells[drawn.obs_names].X
+    values = values.toarray() if hasattr(values, "toarray") else values
+    most = np.argsort(-values.var(axis=0))[:20]
+    assert (
+        set(drawn.var_names)
+        == set(cells.var_names[most])
+        == set(gm.get.metric(tmp_path / "run" / "cells.h5ad").features)
+    )
+    assert cli.main(["evaluate", *command, str(tmp_path / "other"), "--methods", "euclidean", "--n-splits", "2"]) == 0
+    assert "the 20 most variable" in "".join(json.loads(capsys.readouterr().out)["notes"])
 
 
 def test_an_output_that_exists_is_not_overwritten(files, tmp_path, capsys):

@@ -425,3 +425,49 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
 def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
     with pytest.raises(ValueError, match="use GroundMetricLearner on Distributions"):
         make_learner(options, 0)
+
+
+def test_an_order_of_labels_means_ordered_categories(cohort):
+    """And another order is another metric: from three labels on."""
+    names = cohort.obs["sample"].unique()
+    grade = {name: ["mild", "moderate", "severe"][k % 3] for k, name in enumerate(names)}
+    cohort.obs["grade"] = cohort.obs["sample"].astype(str).map(grade)
+    options = {"learner": "single", "n_cells": 20, "max_epochs": 3, "init": "random"}
+
+    def components(order):
+        gm.tl.learn(cohort, "sample", "grade", order=order, **options)
+        assert cohort.uns["groundmetric"]["params"]["order"].tolist() == order
+        return gm.get.metric(cohort).components
+
+    with pytest.raises(
+        ValueError, match=r"'grade', which holds text whose order .* or give order=\['mild', 'moderate', "
+    ):
+        gm.tl.learn(cohort, "sample", "grade", target="ordered", **options)
+    one, other = components(["mild", "moderate", "severe"]), components(["moderate", "mild", "severe"])
+    assert not np.array_equal(one, other)
+    cohort.obs["grade"] = pd.Categorical(cohort.obs["grade"], ["mild", "moderate", "severe"], ordered=True)
+    gm.tl.learn(cohort, "sample", "grade", target="ordered", **options)
+    np.testing.assert_array_equal(gm.get.metric(cohort).components, one)
+    for order, message in (
+        (["mild", "moderate"], "which lacks 'severe': expected the labels of obs"),
+        (["mild", "moderate", "severe", "mild"], "which has a label twice"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gm.tl.learn(cohort, "sample", "grade", order=order, **options)
+
+
+def test_genes_may_be_a_number_of_the_most_variable(cohort):
+    gm.tl.learn(cohort, "sample", "condition", genes=12, n_cells=None, learner="single", max_epochs=1)
+    values = cohort.X.toarray() if hasattr(cohort.X, "toarray") else cohort.X
+    expected = cohort.var_names[np.sort(np.argsort(-values.var(axis=0), kind="stable")[:12])]
+    assert gm.get.metric(cohort).features == expected.tolist()
+    with pytest.raises(ValueError, match="genes is 0: expected a number of at least 1"):
+        gm.tl.learn(cohort, "sample", "condition", genes=0)
+
+
+def test_numbers_with_fractions_are_no_classes(cohort):
+    cohort.obs["age"] = cohort.obs["sample"].cat.codes / 3.0 if hasattr(cohort.obs["sample"], "cat") else 0.5
+    with pytest.raises(
+        ValueError, match=r"label_key is 'age', which holds .* rather than classes: give target='ordered'"
+    ):
+        gm.tl.learn(cohort, "sample", "age")

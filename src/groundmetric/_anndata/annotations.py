@@ -93,6 +93,15 @@ def labels_of(obs: pd.DataFrame, label_key: str, samples: Samples, sample_key: s
     return pd.Series(known, index=samples.names[labelled])
 
 
+def check_classes(labels: pd.Series, label_key: str, remedy: str = "", give: Mapping[str, Any] | None = None) -> None:
+    """Raise where labels are numbers with fractions: each would be a class of its own."""
+    if labels.dtype.kind == "f" and np.any(np.mod(labels, 1) != 0):
+        values = np.unique(labels)
+        some = ", ".join(f"{value:.4g}" for value in values[:3])
+        problem = f", which holds {values.size} numbers with fractions ({some}, …) rather than classes{remedy}"
+        raise ParameterError("label_key", label_key, problem, give)
+
+
 def groups_of(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str) -> pd.Series:
     """The outer group of each sample: exactly one."""
     column = find_column(obs, group_key, "group_key")
@@ -119,15 +128,28 @@ def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> 
     return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
 
 
-def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
-    """The labels with the order of the column's categories, where the target needs one."""
-    if (
-        not isinstance(resolve_target(target), Ordered)
-        or labels.dtype.kind in "biuf"
-        or not getattr(column.dtype, "ordered", False)
-    ):
+def with_category_order(labels: pd.Series, column: pd.Series, target: Any, order: Any = None) -> pd.Series:
+    """The labels with the order that is given, or that of the column's categories, where the target needs one."""
+    if not isinstance(resolve_target(target), Ordered):
         return labels
+    if order is not None:
+        return labels.astype(str).astype(pd.CategoricalDtype(_checked_order(labels, order, column.name), ordered=True))
+    if labels.dtype.kind in "biuf":
+        return labels
+    if not getattr(column.dtype, "ordered", False):
+        problem = ", which holds text whose order from low to high is not known: make it ordered categories"
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def _checked_order(labels: pd.Series, order: Any, label_key: Any) -> list[str]:
+    """The names of an order, which must have each label once."""
+    names, found = [str(name) for name in order], sorted(set(labels.astype(str)))
+    lacking = [label for label in found if label not in names]
+    if len(set(names)) < len(names) or lacking:
+        what = f"lacks {lacking[0]!r}" if lacking else "has a label twice"
+        raise ParameterError("order", names, f", which {what}: expected the labels of obs[{label_key!r}], {found}")
+    return names
 
 
 def check_parts_of(labels: pd.Series, groups: pd.Series | None, label_key: str, target: str) -> None:
@@ -144,8 +166,8 @@ def check_parts_of(labels: pd.Series, groups: pd.Series | None, label_key: str, 
         )
 
 
-def check_labels_of(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
-    """Raise unless there are two labels, and warn of samples without one."""
+def check_labels_of(labels: pd.Series, names: np.ndarray, label_key: str, target: Any) -> None:
+    """Raise unless there are two labels, no fractions among classes, and warn of samples without one."""
     if labels.empty:
         raise ValueError(f"obs[{label_key!r}] is missing for all cells: at least two labels are needed")
     missing = names[~np.isin(names, labels.index)]
@@ -157,6 +179,8 @@ def check_labels_of(labels: pd.Series, names: np.ndarray, label_key: str) -> Non
             stacklevel=3,
         )
     classes = labels.unique()
+    if target == "classes":
+        check_classes(labels, label_key, give={"target": "ordered"})
     if classes.size < 2:
         raise ValueError(f"all samples have the label {classes[0]!r} in obs[{label_key!r}]: at least two are needed")
 
@@ -248,9 +272,9 @@ class Selection:
 
     Attributes
     ----------
-    rule : "default", "variance", "highly_variable", "all", another column of `var`, or "given"
+    rule : "default", "variance", "most_variable", "highly_variable", "all", another column of `var`, or "given"
     mask : of the genes; None where the rule is applied to the cells that are learned from
-    n_genes : how many are highly variable; None: as scanpy thinks fit
+    n_genes : how many of the most or highly variable; None: as scanpy thinks fit
     """
 
     rule: str
@@ -275,6 +299,8 @@ class Selection:
         if self.rule == "highly_variable":
             return self.rule, highly_variable(matrix, rows, self.n_genes), ""
         found = moments(matrix, rows)
+        if self.rule == "most_variable":
+            return self.rule, most_variable(found.variance, names, self.n_genes or 0), ""
         rule, reason = default_rule(found) if self.rule == "default" else (self.rule, "")
         mask = np.ones(len(names), bool) if rule == "all" else above_average(found.variance, names)
         return rule, mask, reason
@@ -294,10 +320,20 @@ def default_rule(found: Moments) -> tuple[str, str]:
 
 def above_average(variance: np.ndarray, names: pd.Index) -> np.ndarray:
     """The paper's rule: genes whose variance is above the average variance."""
+    _check_finite(variance, names)
+    return variance > variance.mean()
+
+
+def most_variable(variance: np.ndarray, names: pd.Index, n_genes: int) -> np.ndarray:
+    """So many genes of the largest variance; all where there are not more."""
+    _check_finite(variance, names)
+    return np.isin(np.arange(variance.size), np.argsort(-variance, kind="stable")[:n_genes])
+
+
+def _check_finite(variance: np.ndarray, names: pd.Index) -> None:
     bad = np.flatnonzero(~np.isfinite(variance))
     if bad.size:
         raise ValueError(f"{bad.size} genes have values that are NaN or infinite, e.g. {names[bad[0]]!r}: fill or drop")
-    return variance > variance.mean()
 
 
 def highly_variable(matrix: Any, rows: np.ndarray, n_genes: int | None) -> np.ndarray:
@@ -318,6 +354,10 @@ def resolve(genes: Any, source: Source) -> Selection:
         return Selection(str(method), source.var[SELECTED].to_numpy(dtype=bool))
     if genes is None:
         return Selection("default")
+    if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        if genes < 1:
+            raise ParameterError("genes", genes, ": expected a number of at least 1, a rule or names")
+        return Selection("most_variable", n_genes=int(genes))
     if isinstance(genes, str):
         return _named(genes, source.var)
     return Selection("given", _mask_of(genes, source.var))
@@ -344,12 +384,14 @@ def reselect(genes: Any, rule: str, n_genes: int, var: pd.DataFrame) -> Selectio
     `rule` and `n_genes` are what was done before; a mark in `var` cannot be used again, because the cells that are held
     out now were there when it was made.
     """
+    if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        return Selection("most_variable", n_genes=int(genes))
     if genes is not None and not isinstance(genes, str):
         return Selection("given", _mask_of(genes, var))
     rule = rule if genes is None else genes
     if rule == "all":
         return Selection(rule, np.ones(len(var), bool))
-    if rule not in RULES:
+    if rule not in (*RULES, "most_variable"):
         raise ValueError(
             f"genes were selected by {rule!r}, which cannot be done again without the samples that are held out: give "
             "genes='variance', 'highly_variable' or 'all', or a list of names chosen beforehand"

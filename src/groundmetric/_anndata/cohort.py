@@ -12,6 +12,7 @@ from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from .annotations import (  # fmt: skip
     Samples,
+    check_classes,
     check_draw,
     default_rule,
     draw,
@@ -59,6 +60,7 @@ def read_cohort(
     with Source(cells) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
+        check_classes(labels, label_key, ": methods are compared on classes; make them some, e.g. with pandas.cut")
         groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         rows = draw(samples, n_cells, random_state)
         usable, notes = _usable_samples(samples, labels, min_cells, sample_key, label_key)

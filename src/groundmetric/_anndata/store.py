@@ -21,6 +21,7 @@ from .. import __version__
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, TransportClassifier, TransportRegressor
 from ..estimators.predictor import load_predictor, unpack_predictor
+from ..interpret.course import view_scores
 from ..learning.features import importance_interval
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
@@ -105,6 +106,10 @@ class EnsembleResults:
         Share of the members in which a feature is among the most important.
     n_members : int
         Number of members of all kinds.
+    views : dict of str to float
+        Held-out score of each view, in the units of `score`; empty where an older version wrote the results.
+    chance : float
+        Score without looking at the cells.
     """
 
     samples: list[str]
@@ -118,12 +123,15 @@ class EnsembleResults:
     interval: np.ndarray
     selected: np.ndarray
     n_members: int
+    views: dict[str, float]
+    chance: float
 
     @classmethod
     def of(
         cls, ensemble: GroundMetricEnsemble, samples: list[str], labels: np.ndarray, numbers: np.ndarray | None
     ) -> EnsembleResults:
         """From a fitted ensemble; `numbers` are what ordered labels were learned as."""
+        views = view_scores(ensemble)
         return cls(
             samples=[str(name) for name in samples],
             labels=labels,
@@ -136,6 +144,8 @@ class EnsembleResults:
             interval=importance_interval(ensemble.metric_.importance(), _counted(ensemble)),
             selected=selected_by_members(ensemble),
             n_members=len(ensemble.members_),
+            views=views.scores,
+            chance=views.chance,
         )
 
     @property
@@ -189,6 +199,7 @@ class EnsembleResults:
             "scored": self.scored, "score": self.score, "scores": self.scores, "weights": self.weights,
             "n_members": self.n_members,
             "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
+            "views": self.views, "chance": self.chance,
         }  # fmt: skip
         more = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}
         return found | more
@@ -212,6 +223,8 @@ class EnsembleResults:
             interval=np.array([found["importance_low"], found["importance_high"]]),
             selected=np.asarray(found["selected"]),
             n_members=int(found["n_members"]),
+            views={str(name): float(score) for name, score in found.get("views", {}).items()},
+            chance=float(found.get("chance", np.nan)),
         )
 
 

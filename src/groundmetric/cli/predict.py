@@ -8,11 +8,12 @@ from typing import Any
 
 from .options import (
     add_command,
+    add_draw,
     add_jobs,
+    add_output,
     add_seed,
     aligned,
     count,
-    count_or_all,
     log,
     new_folder,
     print_findings,
@@ -25,10 +26,13 @@ OPTION_OF = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max
 
 
 def add(commands: Any) -> None:
-    command = add_command(commands, run, "predict", "predict the labels of new samples by an earlier `learn`")
+    command = add_command(
+        commands, run, "predict", "predict the labels of new samples by an earlier `learn`",
+        "groundmetric predict run new.h5ad -o new",
+    )  # fmt: skip
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
     command.add_argument("cells", metavar="NEW.h5ad", help="prepared as the training data were; read in part only")
-    command.add_argument("-o", "--output", metavar="DIR", help="folder to write; without, labels are printed only")
+    add_output(command, "folder to write; without, labels are printed only")
     command.add_argument("--sample", metavar="COLUMN", help="column of obs: the sample of each cell (as in training)")
     command.add_argument("--layer", help="layer to use (as in training)")
     command.add_argument("--neighbors", metavar="K", type=count,
@@ -36,8 +40,7 @@ def add(commands: Any) -> None:
                          "TransportRegressor for ordered labels; after a single learner, 5 vote)")  # fmt: skip
     command.add_argument("--max-missing", metavar="SHARE", type=share, default=0.2,
                          help="of the genes, which count as their mean in training (%(default)s)")  # fmt: skip
-    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
-                         help="drawn for the distances at most; or all (%(default)s)")  # fmt: skip
+    add_draw(command)
     add_seed(command, "of the draw")
     add_jobs(command)
     command.add_argument("--force", action="store_true",

@@ -9,6 +9,7 @@
 
 from .axes import Axes, Layout, canonical_axes
 from .batches import BatchEffects, batch_effects
+from .course import ViewScores, view_scores
 from .enrichment import Enrichment, over_representation, read_gmt
 from .flows import Flow, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
@@ -28,6 +29,7 @@ __all__ = [
     "Flow",
     "Layout",
     "Stability",
+    "ViewScores",
     "annotation_relevance",
     "batch_effects",
     "canonical_axes",
@@ -38,6 +40,7 @@ __all__ = [
     "read_features",
     "read_gmt",
     "stability",
+    "view_scores",
 ]
 
 

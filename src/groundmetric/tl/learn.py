@@ -246,7 +246,7 @@ def choose_learner(learner: str | None, parameters: dict[str, Any], needs: dict[
     chosen = learner or ("single" if single else "ensemble")
     if chosen == "ensemble" and single:
         name, value = next(iter(single.items()))
-        raise ParameterError(name, value, ", which needs a single learner: leave it out, or give learner='single'")
+        raise ParameterError(name, value, ", which needs a single learner: leave it out", {"learner": "single"})
     if chosen == "single" and ensemble:
         name, value = next(iter(ensemble.items()))
         why = "learner='single'" if learner else next(iter(single))
@@ -264,7 +264,8 @@ def learn(
     batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
-    genes: str | Sequence | None = None,
+    genes: str | int | Sequence | None = None,
+    order: Sequence | None = None,
     n_cells: int | None = 1000,
     resample: bool = False,
     key_added: str = "groundmetric",
@@ -307,12 +308,16 @@ def learn(
         Layer to learn from; None: X.
     use_rep : str or None, default=None
         Entry of `obsm` to learn from (e.g. "X_pca"); None: genes.
-    genes : str, sequence or None, default=None
+    genes : str, int, sequence or None, default=None
         Genes to learn from. "variance": those whose variance is above the average, in the cells that are learned from
-        (the paper's rule); "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a
-        mask. None: those marked by `pp.select_genes`; otherwise "variance" where values are counts of genes or their
-        logarithms (more than 100 features, none below 0, at least 5% zeros), and "all" of anything else, because the
-        variance of a marker or a measurement depends on its unit. ``uns["groundmetric"]["features"]`` says which.
+        (the paper's rule); a number: so many of the most variable there; "highly_variable" or another column of `var`
+        that marks them; "all"; a list of names; or a mask. None: those marked by `pp.select_genes`; otherwise
+        "variance" where values are counts of genes or their logarithms (more than 100 features, none below 0, at least
+        5% zeros), and "all" of anything else, because the variance of a marker or a measurement depends on its unit.
+        ``uns["groundmetric"]["features"]`` says which.
+    order : sequence or None, default=None
+        Labels from low to high, where they are text: ``["mild", "moderate", "severe"]``. It means
+        ``target="ordered"``.
     n_cells : int or None, default=1000
         Cells drawn from each sample; samples with fewer give all of theirs. None: all cells.
     resample : bool, default=False
@@ -371,6 +376,8 @@ def learn(
     True
     """
     check_draw(n_cells, random_state)
+    if order is not None and parameters.setdefault("target", "ordered") == "classes":
+        raise ParameterError("order", list(order), ", but target is 'classes': leave one of them out")
     learns = make_learner(parameters, random_state, learner, {"resample": resample or None})
     if resample and n_cells is None:
         raise ParameterError(
@@ -379,8 +386,8 @@ def learn(
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
-        check_labels_of(labels, samples.names, label_key)
-        labels = with_category_order(labels, source.obs[label_key], learns.target)
+        check_labels_of(labels, samples.names, label_key, learns.target)
+        labels = with_category_order(labels, source.obs[label_key], learns.target, order)
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         if isinstance(learns, GroundMetricEnsemble):
@@ -400,6 +407,7 @@ def learn(
             z, drawn = project(values.matrix, everyone, fitted.columns, learns.components_), np.isin(everyone, rows)
     params = {
         "sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key,
+        "order": None if order is None else [str(name) for name in order],
         "layer": layer, "use_rep": use_rep, "genes": fitted.chosen.rule, "n_cells": n_cells,
         "resample": resample or None, "random_state": random_state, **fitted.scale,
         "learner": "single" if fitted.results is None else "ensemble",

@@ -57,7 +57,8 @@ def held_out_accuracy(
         params = stored.params
         samples = samples_of(source.obs, params["sample_key"])
         labels = labels_of(source.obs, params["label_key"], samples, params["sample_key"])
-        labels = with_category_order(labels, source.obs[params["label_key"]], entry["learner"].get("target"))
+        column, target = source.obs[params["label_key"]], entry["learner"].get("target")
+        labels = with_category_order(labels, column, target, params.get("order"))
         groups = None if group_key is None else per_sample(source.obs, group_key, "group_key", samples)
         batch_key = params.get("batch_key")
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
