@@ -65,7 +65,6 @@ def written(run_folder):
         run_folder,
         page,
         gene_sets=sets,
-        refits=2,
         permutations=3,
         figures=run_folder.parent / "figures",
         log=lines.append,

@@ -114,10 +114,16 @@ def test_tables_filter_by_text_and_by_axis(opened):
     assert column(opened, "genes", 1) == [name for name in every if "PROG0" in name] != []
     field.clear()
     field.send_keys(" ")
-    chosen = column(opened, "genes", 3)[-1]
     select = find(opened, "[data-table]:has(#genes) select")
+    place = int(select.get_attribute("data-column"))
+    chosen = column(opened, "genes", place)[-1]
     select.find_element("css selector", f"option[value='{chosen}']").click()
-    assert set(column(opened, "genes", 3)) == {chosen}
+    assert set(column(opened, "genes", place)) == {chosen}
+
+
+def test_an_axis_of_a_gene_leads_to_that_axis(opened):
+    link = find(opened, "#genes tbody a")
+    assert find(opened, link.get_attribute("href").rpartition("/")[2].partition("html")[2]).tag_name == "article"
 
 
 def test_a_hover_shows_the_name_of_a_sample(opened):
@@ -223,3 +229,26 @@ def test_dark_and_print(opened):
     assert seen["light"] == background() == "rgb(255, 255, 255)" != seen["dark"]
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     assert len(opened.execute_cdp_cmd("Page.printToPDF", {})["data"]) > 10_000
+
+
+def luminance(colour):
+    """Relative luminance of WCAG 2."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_every_colour_is_seen_on_a_dark_page(opened):
+    opened.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    script = """return ['figure .figure', 'figure canvas', 'figure .legend:not(:empty)'].map(
+        css => getComputedStyle(document.querySelector(css)).backgroundColor.match(/[0-9.]+/g).map(Number))"""
+    papers = opened.execute_script(script)
+    data = json.loads(find(opened, "#data").get_attribute("textContent"))
+    shades = [tuple(int(code[k : k + 2], 16) for k in (1, 3, 5)) for code in data["colours"]] + data["ramp"][:6]
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    for paper in papers:
+        assert len(paper) == 3  # not transparent
+        for shade in shades:
+            light, dark = sorted((luminance(paper[:3]), luminance(shade)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) > 1.3, (paper, shade)

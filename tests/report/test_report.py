@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from scipy.cluster.hierarchy import leaves_list
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.interpret.axes import classical_scaling, order_by_class
+from groundmetric.interpret.axes import average_linkage, classical_scaling
 from groundmetric.report import summary
 from groundmetric.report.content import Column, Evaluation, SampleMap
-from groundmetric.report.summary import association, cautions_of, cautions_of_training
+from groundmetric.report.summary import cautions_of, cautions_of_training
 from groundmetric.report.write import figures_of_page, inline, render
 from groundmetric.report.write import page as page_of
 
@@ -90,15 +91,25 @@ def test_identifiers_are_unique_links_lead_somewhere_headings_are_in_order(page)
 def test_says_what_was_found(written, page, run_folder):
     metric = gm.get.metric(run_folder / "cells.h5ad")
     first = int(metric.importance().argmax())
-    assert f"{metric.features[first]} ({metric.importance()[first]:.1%})" in written[1]["summary"][-3]
+    answers = written[1]["summary"]
+    assert list(answers) == [
+        "Which samples are alike?",
+        "Can the label be told beyond chance?",
+        "Which genes?",
+        "Which cells?",
+        "What to beware of?",
+    ]
+    assert f"{metric.features[first]} ({metric.importance()[first]:.1%}, higher in " in answers["Which genes?"]
     scores = {row["method"]: row for row in written[1]["scores"]}
-    assert set(scores) == {"learned metric", "Euclidean", "pseudobulk", "composition"}
-    assert f"{scores['learned metric']['value']:.2f}" in written[1]["summary"][1]
+    assert list(scores) == ["learned metric", "Euclidean", "pseudobulk", "composition"]
+    assert f"{scores['learned metric']['value']:.2f}" in answers["Can the label be told beyond chance?"]
+    assert "Few samples" in answers["What to beware of?"]
     assert written[1]["against_chance"]["p"] >= 0.25
     assert any("<u>batch goes with condition" in line for line in written[1]["warnings"]) is False  # 6 samples: p = 0.1
     assert any(line.startswith("Few samples") for line in written[1]["warnings"])
-    for sentence in written[1]["summary"]:
-        assert sentence in page.text
+    for question, answer in answers.items():
+        assert question in page.text
+        assert answer in page.text
 
 
 def test_every_figure_is_also_a_file(written, run_folder):
@@ -122,10 +133,49 @@ def test_every_figure_is_also_a_file(written, run_folder):
 def test_second_report_computes_nothing_again(written, run_folder, tmp_path):
     lines = []
     sets = run_folder.parent / "sets.gmt"
-    again = gm.report.write(run_folder, tmp_path / "b.html", gene_sets=sets, refits=2, permutations=3, log=lines.append)
+    again = gm.report.write(run_folder, tmp_path / "b.html", gene_sets=sets, permutations=3, log=lines.append)
     assert not lines
     assert (tmp_path / "b.html").read_bytes() == written[0].read_bytes()
     assert again["scores"] == written[1]["scores"]
+
+
+def test_a_first_page_is_written_before_the_long_steps_and_says_what_follows(runs, tmp_path):
+    page, seen = tmp_path / "page.html", []
+
+    def log(line):
+        seen.append((line, page.read_text() if page.exists() else None))
+
+    gm.report.write(runs["ensemble"], page, permutations=0, log=log)
+    lines = [line for line, _ in seen]
+    assert lines[0] == f"wrote a first page, of samples and genes: {page}"
+    first, last = seen[0][1], page.read_text()
+    assert "Still being computed: axes of the learned space, cells, cell types, scores and tests." in first
+    assert "Still being computed" not in last
+    names = runs["ensemble"].stored.features
+    top = names[int(runs["ensemble"].stored.metric.importance().argmax())]
+    for text in (first, last):
+        assert f"<td>{top}</td>" in text
+        assert "Predicted labels" in text
+    assert 'id="axis-1"' in last
+    assert 'id="axis-1"' not in first
+
+
+def test_names_of_samples_are_written_in_both_figures(runs):
+    content = gm.report.collect(runs["ensemble"], evaluation=False)
+    for name, draw in figures_of_page(content).items():
+        draw(ax := Figure().add_subplot())
+        written = {text.get_text() for text in [*ax.texts, *ax.get_yticklabels()]}
+        assert set(content.samples.names) <= written, name
+
+
+def test_colours_of_distances_go_by_rank(runs):
+    content = gm.report.collect(runs["ensemble"], evaluation=False)
+    figures_of_page(content)["distances"](ax := Figure().add_subplot())
+    distances = content.samples.distances
+    pairs = distances[np.triu_indices(len(distances), 1)]
+    shades = np.asarray(ax.images[0].norm(pairs))
+    assert np.array_equal(np.argsort(shades, kind="stable"), np.argsort(pairs, kind="stable"))
+    np.testing.assert_allclose(np.quantile(shades, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.06)
 
 
 def test_command_says_what_is_left_out_and_keeps_what_is_there(written, run_folder, tmp_path, capsys):
@@ -181,7 +231,8 @@ def test_without_the_values_the_rest_is_shown(run_folder, tmp_path):
     run = gm.report.Run.open(run_folder)
     bare = gm.report.Run(run.cells, run.samples, None, run.findings)
     found = gm.report.write(bare, tmp_path / "page.html")
-    assert sum("no longer there" in note for note in found["left_out"]) == 1
+    lacking = [note.split(":")[0] for note in found["left_out"] if "does not have them" in note]
+    assert lacking == ["Cell types in which genes differ", "q-values of genes", "Scores on held-out samples"]
     assert found["scores"] is None
 
 
@@ -204,7 +255,7 @@ def test_there_is_one_score_everywhere(runs):
     scores = run.entry["ensemble"]["scores"]
     first = content.evaluation.rows[0]
     assert (first["method"], first["value"]) == ("learned metric", scores["balanced_accuracy"])
-    assert f"balanced accuracy of {scores['balanced_accuracy']:.2f}" in " ".join(content.summary)
+    assert f"balanced accuracy of {scores['balanced_accuracy']:.2f}" in " ".join(content.summary.values())
     assert content.evaluation.test["score"] == "log_probability"
     assert len(content.evaluation.rows) == 4
     np.testing.assert_array_equal(content.samples.distances, run.samples.obsp["groundmetric_out_of_bag"])
@@ -220,11 +271,12 @@ def test_there_is_one_score_everywhere(runs):
 
 def test_with_other_groups_the_ensemble_is_learned_again(runs):
     run, lines = runs["ensemble"], []
-    content = gm.report.collect(run, group_key="donor", log=lines.append)
+    content = gm.report.collect(run, group_key="donor", permutations=3, log=lines.append)
     assert "learning again, samples of one donor kept together" in lines
     assert "those of one donor together" in content.evaluation.how
+    assert any("arrangements of labels among" in note for note in content.left_out)  # few donors: a note, no warning
     lines.clear()
-    gm.report.collect(run, log=lines.append)
+    gm.report.collect(run, permutations=0, log=lines.append)
     assert not any(line.startswith("learning again") for line in lines)
 
 
@@ -235,7 +287,7 @@ def test_a_single_learner_keeps_its_history_refits_and_folds(runs, tmp_path):
         content = gm.report.collect(run, refits=2, log=lines.append)
     assert content.kinds is None
     assert len(content.history["loss"]) == 5
-    assert "learning again 2 times from samples drawn anew" in lines
+    assert any(line.startswith("learning again 2 times from samples drawn anew: about") for line in lines)
     assert not content.samples.out_of_bag
     np.testing.assert_array_equal(content.samples.distances, run.samples.obsp["groundmetric_distances"])
     gm.report.write(run, tmp_path / "page.html", refits=0, evaluation=False)
@@ -271,13 +323,15 @@ def test_cautions_of_few_unequal_and_small_samples_and_of_patients():
     assert "--group patient" in found["Several samples of a patient"]
 
 
-def test_association_by_permutation_agrees_with_the_exact_one_in_kind():
-    random = np.random.default_rng(0)
-    one, other = pd.Series(random.integers(3, size=60).astype(str)), pd.Series(random.integers(3, size=60).astype(str))
-    strength, p = association(one, other)
-    assert strength < 0.4
-    assert p > 0.05
-    assert association(one, one) == (1.0, pytest.approx(1 / 2000))
+def test_batch_effect_is_suspected_where_the_nearest_samples_are_of_the_same_batch():
+    table = cohort_table(batch=["x", "y"] * 10, donor=[f"P{k // 2}" for k in range(20)])
+    at = np.random.default_rng(0).normal(size=20) + 50.0 * (table["batch"] == "y").to_numpy()
+    found = cautions_of(table, "condition", "sample", None, np.abs(at[:, None] - at))
+    (text,) = (caution.text for caution in found if caution.title == "Suspected batch effect")
+    assert "of 100% of the samples the nearest has the same batch (by chance 4" in text
+    assert "% of the squared distances (by chance " in text
+    assert ", condition 0%" in text
+    assert "--batch batch" in text
 
 
 def scored(value, p_lead, p_chance):
@@ -310,7 +364,7 @@ def sample_map_of(label):
     distances = np.abs(np.subtract.outer(*[np.array([0.0, 5.0, 1.0, 9.0, 6.5, 3.0])] * 2))
     names = [f"S{k}" for k in range(6)]
     return SampleMap(
-        names, classical_scaling(distances), [label], distances, order_by_class(distances, label.groups), 1.0
+        names, classical_scaling(distances), [label], distances, leaves_list(average_linkage(distances)), 1.0
     )
 
 

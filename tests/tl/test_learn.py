@@ -46,7 +46,7 @@ def test_everything_is_where_others_look_for_it(learned):
     assert entry["version"] == gm.__version__
     assert entry["params"] == {
         "sample_key": "sample", "label_key": "condition", "genes": "variance", "n_cells": 40, "random_state": 0,
-        "raw_counts": False, "learner": "ensemble",
+        "raw_counts": False, "share_negative": 0.0, "learner": "ensemble",
     }  # fmt: skip
     assert dict(zip(*entry["labels"].values(), strict=True))["S01"] == "control"
     assert "history" not in entry
@@ -122,11 +122,10 @@ def test_patients_are_not_divided(cohort):
         (None, {}, {}, "ensemble"),
         (None, {"max_epochs": 3, "n_jobs": 2, "target": "ordered"}, {}, "ensemble"),
         (None, {"n_members": 3}, {}, "ensemble"),
-        (None, {"n_components": None, "checkpoint": None}, {"batch_key": None}, "ensemble"),
+        (None, {"n_components": None, "checkpoint": None}, {"resample": None}, "ensemble"),
         (None, {"margin": 1.0}, {}, "single"),
         (None, {"form": "diagonal"}, {}, "single"),
         (None, {"target": gm.learning.Ordered(gap=1.0)}, {}, "single"),
-        (None, {}, {"batch_key": "batch"}, "single"),
         (None, {}, {"resample": True}, "single"),
         ("single", {}, {}, "single"),
     ],
@@ -363,6 +362,31 @@ def test_values_that_are_no_numbers_are_named(cohort, value):
         learn(cohort, n_cells=None)
     with pytest.raises(ValueError, match=f"points contain NaN or infinity.*feature '{gene}'"):
         learn(cohort, n_cells=None, genes="all")
+
+
+def test_which_features_are_learned_from_is_said(cohort, capsys):
+    learn(cohort, verbose=1)
+    found, n = cohort.uns["groundmetric"]["features"], len(gm.get.metric(cohort).features)
+    text = f"{n} of 150 features (variance above the average); {150 - n} were left out: the default for genes"
+    assert found == {"rule": "variance", "n_selected": n, "n_features": 150, "text": text}
+    assert f"learning from {found['text']}" in capsys.readouterr().err
+
+
+def test_the_default_choice_of_features_does_not_depend_on_their_units(cohort):
+    """Markers and measurements are all learned from, in whatever units; the variance rule would take the largest."""
+    panel = cohort[:, :60].copy()
+    units = np.where(np.arange(60) < 3, 1000.0, 1.0)
+    wide = cohort.copy()
+    wide.X = cohort.X.toarray() - 1.0  # below 0: no counts
+    for adata in (panel, wide):
+        adata.X = adata.X.toarray() if hasattr(adata.X, "toarray") else adata.X
+        adata.X = adata.X * np.resize(units, adata.n_vars)
+        learn(adata, n_members=1, kinds=["univariate"])
+        assert gm.get.metric(adata).features == adata.var_names.tolist()
+        assert adata.uns["groundmetric"]["params"]["genes"] == "all"
+        assert adata.uns["groundmetric"]["features"]["text"].startswith(f"all {adata.n_vars} features: the default")
+    learn(panel, genes="variance", n_members=1, kinds=["univariate"])
+    assert gm.get.metric(panel).features == panel.var_names[:3].tolist()
 
 
 def test_genes_of_the_same_name_are_refused_where_they_are_selected(cohort):

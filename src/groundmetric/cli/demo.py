@@ -66,7 +66,7 @@ def make_demo(
     cohort: Mapping[str, Any] = COHORT,
     max_epochs: int | None = None,
     refits: int = 10,
-    permutations: int = 199,
+    permutations: int = 99,
     n_jobs: int | None = None,
     verbose: int = 0,
     log: Log = lambda line: None,
@@ -158,18 +158,20 @@ def _write_demo(
 
 
 def summary(findings: Mapping[str, Any]) -> str:
-    """What was found, for people: a few lines per data set, and what was put into the cohort beside what was found."""
+    """What was found, for people: the answers of the report, what was put in, and a few lines per data set."""
     from ._studies import facts, size
 
     lines = []
-    for found in findings["datasets"]:
-        lines.append(f"{found['name']}: {size(found)}")
-        lines += [f"  {label:<28}{text}" for label, text in facts(found).items()]
     if "cohort" in findings:
+        lines.append("Simulated cohort")
+        lines += [f"  {question} {answer}" for question, answer in findings["cohort"]["summary"].items()]
         lines.append("Simulated cohort: put in → found")
         lines += [
             f"  {row['what']:<32}{row['put_in']} → {row['found']}" for row in findings["cohort"]["put_in_and_found"]
         ]
+    for found in findings["datasets"]:
+        lines.append(f"{found['name']}: {size(found)}")
+        lines += [f"  {label:<28}{text}" for label, text in facts(found).items()]
     return "\n".join(lines)
 
 
@@ -241,7 +243,7 @@ def compare_with_truth(truth: Mapping[str, Any], content: Content, features: lis
         share = content.types.rows[order.index(acting)][1]
         rows.append(
             ["Cell type in which they differ", acting,
-             f"{order[0]} carries most of the difference ({content.types.rows[0][1]:.0%})"
+             f"most of the difference lies in {order[0]} ({content.types.rows[0][1]:.0%})"
              + ("" if order[0] == acting else f"; {acting} {share:.0%}")]
         )  # fmt: skip
     rows.append(

@@ -47,9 +47,12 @@ OPTION_OF = {
     "genes": "--genes",
 }  # fmt: skip
 METHODS = (
-    "the first is compared with all others; learned: a single learner with a nested search of its parameters; all: "
-    "every one there is (groundmetric, single, euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
+    "the first is compared with all others; groundmetric: the classifier on an ensemble (TransportClassifier), as "
+    "learn and predict have it; single: the nearest samples under one learned metric (GroundMetricLearner) vote; "
+    "learned: the same with a nested search of its parameters; all: every one there is (groundmetric, single, "
+    "euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
 )
+PERMUTATIONS = "of labels, to test the first method against chance; each costs a whole evaluation (%(default)s)"
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
 # The classifier on an ensemble, as `learn` fits it; a single learner; the same with a nested search.
 OWN = ("groundmetric", "single", "learned")
@@ -75,7 +78,7 @@ def add(commands: Any) -> None:
     add_values(command, "variance; this and N choose from the training samples of each split")
     command.add_argument("--min-cells", metavar="N", type=count, default=1,
                          help="leave out samples with fewer (%(default)s)")  # fmt: skip
-    add_permutations(command, "the first method")
+    add_permutations(command, PERMUTATIONS)
     command.add_argument("--time-limit", metavar="SECONDS", type=positive, help="for one method on one split")
     command.add_argument("--memory-limit", metavar="MB", type=positive, help="for one method on one split (Linux)")
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
@@ -258,6 +261,8 @@ def evaluate(
         resume=resume, verbose=verbose,
     )  # fmt: skip
     found.notes += [*cohort.notes, *_notes(cohort, max_points)]
+    if "groundmetric" in methods:
+        found.notes.append("groundmetric is the TransportClassifier that learn fits and predict uses")
     test = None
     if n_permutations:
         log(f"permuting labels {n_permutations} times")
@@ -374,6 +379,7 @@ def _write(
             "n_features": int(cohort.D.shape[1]),
             "labels": labels,
             "n_splits": len(found.splits),
+            "estimators": found.estimators,
             "scores": {method: _scores(found, method) for method in found.methods},
             "against_chance": None if test is None else {"p": test.p, "n_permutations": int(test.null.size)},
             "notes": found.notes,
@@ -407,7 +413,9 @@ def summary(findings: dict[str, Any]) -> str:
     more = (
         "" if chance is None else f"\nagainst chance  p = {chance['p']:.3g} ({chance['n_permutations']} permutations)"
     )
-    return aligned(rows) + more
+    first = next(iter(findings["scores"]))
+    scored = f"\n{first} is {findings['estimators'][first]}; the others are in results.md"
+    return aligned(rows) + more + scored
 
 
 def _number(value: float | None, form: str = ".2f") -> str:

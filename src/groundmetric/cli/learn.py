@@ -57,9 +57,9 @@ def add(commands: Any) -> None:
     command.add_argument("--learner", choices=("ensemble", "single"),
                          help="ensemble: members from halves of the patients, judged on the others; single: the "
                          "published method on all samples (ensemble, or single where --components, --strength, "
-                         "--checkpoint, --batch or --resample ask for it)")  # fmt: skip
+                         "--checkpoint or --resample ask for it)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
-    add_values(command, "those that pp.select_genes has marked, else variance")
+    add_values(command, "those that pp.select_genes has marked; else variance for genes, all of anything else")
     command.add_argument("--resample", action="store_true", help="draw other cells for every epoch; takes longer")
     add_cell_type(command)
     command.add_argument("--components", metavar="N", type=count,
@@ -132,7 +132,9 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "params": {name: plain(value) for name, value in entry["params"].items()},
         "learner": {name: plain(value) for name, value in entry["learner"].items()},
         "n_cells": cells.n_obs,
+        "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
         "n_features": len(entry["metric"]["features"]),
+        "features": entry["features"],
         "n_samples": samples.n_obs,
         "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
         **course,
@@ -146,8 +148,8 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
     """How learning went: what an ensemble says of samples that were left out, or the epochs of a single learner."""
     if "ensemble" in entry:
         found = entry["ensemble"]
-        return {"held_out": found["scores"], "weights": found["weights"], "members": found["n_members"],
-                "interrupted": False}  # fmt: skip
+        return {"scored": found["scored"], "held_out": found["scores"], "weights": found["weights"],
+                "members": found["n_members"], "interrupted": False}  # fmt: skip
     from ..interpret.course import epochs_in_words
 
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
@@ -163,22 +165,30 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     import anndata as ad
 
     from .. import get
+    from .._anndata.store import RUN_PREDICTOR, predictor_of
 
+    entry = cells.uns["groundmetric"]
+    predictor = predictor_of(entry, RUN_PREDICTOR)
+    if predictor is not None:
+        predictor.save(folder / RUN_PREDICTOR)
     get.metric(cells).save(folder / "metric.gm")
     # The values themselves stay where they are: everything that is needed later is in the results.
     results = {part: dict(getattr(cells, part)) for part in ("obsm", "varm", "uns")}
+    results["uns"]["groundmetric"] = {name: entry[name] for name in entry if name != "predictor"}
     ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
     write_frame(folder / "importance.csv", get.importance(cells), "feature")
     write_frame(folder / "distances.csv", get.distances(samples), "sample")
-    return ["cells.h5ad", "samples.h5ad", "metric.gm", "importance.csv", "distances.csv", "run.json"]
+    own = [] if predictor is None else [RUN_PREDICTOR]
+    return ["cells.h5ad", "samples.h5ad", "metric.gm", *own, "importance.csv", "distances.csv", "run.json"]
 
 
 def summary(findings: dict[str, Any]) -> str:
     """What was found, for people."""
     facts = {
         "learned from": f"{findings['n_samples']} samples ({label_counts(findings['labels'])}), "
-        f"{findings['n_cells']:,} cells, {findings['n_features']:,} features",
+        f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",
+        "features": findings["features"]["text"],
         **(_of_ensemble(findings) if "held_out" in findings else _of_epochs(findings)),
         "most important": ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items()),
     }
@@ -189,7 +199,8 @@ def _of_ensemble(findings: dict[str, Any]) -> dict[str, str]:
     weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
     return {
         "training": f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s",
-        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items()),
+        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
+        + f" (scored: {findings['scored']}, which `groundmetric predict` uses)",
         "what counts": ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights),
     }
 

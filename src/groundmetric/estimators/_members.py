@@ -9,7 +9,13 @@ import numpy as np
 
 from ..distances import pairwise_distances
 from ..distributions import Distributions
-from ..learning.features import FeatureDistances, feature_ratios, quantile_functions, strongest_features
+from ..learning.features import (
+    FeatureDistances,
+    feature_ratios,
+    quantile_functions,
+    strongest_features,
+    within_strata,
+)
 from ..metrics.base import GroundMetric
 from ._averages import reference_metric
 from .learner import GroundMetricLearner
@@ -42,15 +48,24 @@ class Member:
 class Geometry:
     """What does not depend on labels: scales, draws of points, quantile functions, Euclidean distances, means.
 
-    One computation serves all members, and all permutations of the labels.
+    One computation serves all members, and all permutations of the labels. Quantile functions of single features are
+    taken relative to the mean of their stratum, where there are strata.
     """
 
-    def __init__(self, D: Distributions, max_points: int, n_draws: int, random: np.random.RandomState) -> None:
+    def __init__(
+        self,
+        D: Distributions,
+        max_points: int,
+        n_draws: int,
+        random: np.random.RandomState,
+        strata: np.ndarray | None = None,
+    ) -> None:
         self.D, self.max_points = D, max_points
         _, self.variances = D.moments(weighted=False)
         self.scale = np.where(self.variances > 0, np.sqrt(self.variances), 1.0)
         self.seeds = random.randint(2**31, size=n_draws)
-        self.quantiles = quantile_functions(D, self.scale)
+        quantiles = quantile_functions(D, self.scale)
+        self.quantiles = quantiles if strata is None else within_strata(quantiles, strata)
         self.features = FeatureDistances(self.quantiles, random)
         self.draws = [self._draw(int(seed)) for seed in self.seeds]
         self.euclidean = reference_metric(D, "standardised")
@@ -106,10 +121,10 @@ class Labels:
         return enough and (self.strata is None or self.comparable(inside))
 
     def comparable(self, inside: np.ndarray) -> bool:
-        """Whether a stratum has three distributions, and unlike ones among them."""
+        """Whether a stratum has unlike distributions."""
         assert self.strata is not None
         strata = [inside & (self.strata == stratum) for stratum in np.unique(self.strata)]
-        return any(which.sum() >= 3 and np.unique(self.codes[which]).size >= 2 for which in strata)
+        return any(np.unique(self.codes[which]).size >= 2 for which in strata)
 
 
 def parts(labels: Labels, n_parts: int, random: np.random.RandomState) -> list[np.ndarray]:
@@ -173,7 +188,7 @@ def _weights(geometry: Geometry, labels: Labels, kind: str, inside: np.ndarray) 
         ratios, spread = feature_ratios(geometry.quantiles[inside], codes[inside], own)
         spread = spread + np.median(spread)
         return strongest_features(ratios / np.where(spread > 0, spread, 1.0))
-    return strongest_features(geometry.features.statistics(codes, inside, strata, moderated=True))
+    return strongest_features(geometry.features.statistics(codes, inside, moderated=True))
 
 
 def _refine(

@@ -225,9 +225,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
             matched by name where they carry names.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch, site) of each distribution; matched by name where they carry names. Features are judged, and
-            metrics learned, by comparisons within strata, and every class counts the same in each stratum, so that what
-            sets strata apart does not tell the label. Numbers are taken relative to the mean of their stratum.
+            Stratum (batch, site) of each distribution; matched by name where they carry names. Features are judged by
+            what is left of them within strata, metrics learned by comparisons across them, and every class counts the
+            same in each stratum, so that what sets strata apart does not tell the label. Numbers are taken relative to
+            the mean of their stratum.
 
         Returns
         -------
@@ -236,7 +237,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         """
         D, labels = self._check(X, y, groups, strata)
         random = check_random_state(self.random_state)
-        geometry = Geometry(D, self.max_points, self.n_members, random)
+        geometry = Geometry(D, self.max_points, self.n_members, random, labels.strata)
         self._learn_members(geometry, labels, int(random.randint(2**31)))
         self._average()
         if self.target == "ordered":
@@ -260,6 +261,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         D = checked_distributions(self, X, reset=True)
         groups, strata = group_list(groups, D.roll), read_strata(strata, D.roll, D, by_row=False)
+        strata = None if strata is None or np.ptp(strata) == 0 else strata
         codes: np.ndarray
         if self.target == "ordered":
             self.classes_ = np.empty(0)
@@ -276,8 +278,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         labels = Labels(codes, np.arange(len(D)) if numbers is None else numbers, strata)
         if strata is not None and not labels.comparable(np.ones(len(D), dtype=bool)):
             raise ValueError(
-                "no stratum has three distributions, and unlike labels among them: labels are compared within strata; "
-                "give coarser strata, or none if batch and label cannot be told apart in this cohort"
+                "every stratum has labels of one kind only, so that batch and label cannot be told apart in this "
+                "cohort: give coarser strata, or none"
             )
         return D, labels
 

@@ -4,7 +4,7 @@ In one dimension transport is a sort: the distance between two distributions is 
 so a feature of a distribution is a short vector. Two statistics say how much a feature is worth: t, how much farther
 distributions are from unlike than from like ones; and F, the variance between distributions that labels explain over
 the rest, as in an analysis of variance. With more features than distributions they hold where a discriminant of means,
-which separates any labels, does not.
+which separates any labels, does not. Last, how sure importances of features are.
 """
 
 from __future__ import annotations
@@ -126,17 +126,15 @@ class FeatureDistances:
         self,
         codes: np.ndarray,
         inside: np.ndarray | None = None,
-        strata: np.ndarray | None = None,
         *,
         moderated: bool = False,
     ) -> np.ndarray:
         """t of each feature: how much farther distributions are from unlike than from like ones, over its error.
 
-        Only distributions `inside` take part, and with strata only pairs within them. With classes, every other class
-        counts the same; with numbers, a pair counts by how much farther apart its values are than others of the same
-        distribution. `codes` may have rows, one for each arrangement of the labels; then so has the result. Of few
-        distributions, some features have a small error by luck; `moderated` adds the median error to that of each
-        (Tusher, Tibshirani & Chu 2001).
+        Only distributions `inside` take part. With classes, every other class counts the same; with numbers, a pair
+        counts by how much farther apart its values are than others of the same distribution. `codes` may have rows, one
+        for each arrangement of the labels; then so has the result. Of few distributions, some features have a small
+        error by luck; `moderated` adds the median error to that of each (Tusher, Tibshirani & Chu 2001).
         """
         rows = np.atleast_2d(codes)
         inside = np.ones(rows.shape[1], dtype=bool) if inside is None else inside
@@ -144,8 +142,7 @@ class FeatureDistances:
         total, squares, count = np.zeros(shape), np.zeros(shape), np.zeros((len(rows), 1))
         for i in np.flatnonzero(inside):
             mine = self.partners[i]
-            partners = inside[mine] if strata is None else inside[mine] & (strata[mine] == strata[i])
-            contrasts = [_contrast(row[i], row[mine], partners) for row in rows]
+            contrasts = [_contrast(row[i], row[mine], inside[mine]) for row in rows]
             known = np.array([contrast is not None for contrast in contrasts])
             if known.any():
                 stacked = np.array([contrast for contrast in contrasts if contrast is not None], dtype=np.float32)
@@ -197,3 +194,34 @@ def strongest_features(gains: np.ndarray) -> np.ndarray:
         weights[order[:_FEWEST]] = 1.0
     weights[order[_MOST:]] = 0.0
     return weights
+
+
+def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+    """Lower and upper ends of importances, (2, n_features), from how much they vary between refits.
+
+    A refit has fewer different distributions than the cohort, so that weight scatters over more features, and
+    percentiles of refits may lie wholly below the importance of a strong feature. So they are also moved until their
+    median is the importance itself (on the scale of weights, whose squares importances are), and the interval holds
+    both, the percentiles and these. In simulations it covered the mean importance of strong features in 72 to 89 % of
+    cohorts of 12 distributions rather than in 62 to 80 %: of few distributions it is still too narrow.
+
+    Parameters
+    ----------
+    importance : array of shape (n_features,)
+        Importances as fitted.
+    refits : array of shape (n_refits, n_features)
+        Importances from samples of the distributions drawn anew (bootstrap samples, or halves).
+    confidence : float, default=0.95
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    array of shape (2, n_features)
+        Ends; the importance is between them.
+    """
+    ends = [0.5 - confidence / 2, 0.5, 0.5 + confidence / 2]
+    low, middle, high = np.quantile(np.sqrt(refits), ends, axis=0)
+    weight = np.sqrt(importance)
+    lowest = np.minimum(low, np.maximum(weight - (middle - low), 0.0)) ** 2
+    highest = np.maximum(high, np.minimum(weight + (high - middle), 1.0)) ** 2
+    return np.stack([np.minimum(lowest, importance), np.maximum(highest, importance)])  # whatever the rounding

@@ -1,11 +1,11 @@
-"""Content of a report from a run: facts, maps of samples and cells, tables of genes, axes and cell types."""
+"""Content of a report from a run: what is known at once, then what takes long, and the facts."""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -14,8 +14,6 @@ import pandas as pd
 
 from .._anndata.annotations import find_column
 from .._anndata.store import EnsembleResults
-from ..interpret import over_representation, read_gmt
-from ..interpret.axes import Layout
 from ..interpret.course import nothing_left
 from . import summary
 from .content import (  # fmt: skip
@@ -32,21 +30,14 @@ from .content import (  # fmt: skip
     column_of,
     columns_of,
 )
-from .run import (  # fmt: skip
-    Directions,
-    Log,
-    Run,
-    by_members,
-    directions,
-    evaluate,
-    has_values,
-    refit,
-    relevance,
-    type_relevance,
-)
+from .genes import by_members, gene_table, most_important, processes_of_axes, refit, types_of, with_q_values
+from .plans import Directions, DrawnCells, directions, draw_cells, kinds_of, relevance, type_relevance
+from .run import Log, Run, Steps, check_values, has_values
+from .samples import Predictions, sample_map
+from .scores import Cohort, evaluate
 
-MOST_CELLS, MOST_GENES, PER_AXIS = 3000, 300, 12
-TOP, MOST_SETS, SURE = 50, 8, 0.05  # genes of an axis that are tested, sets that are shown, q below which they are
+PER_AXIS = 12  # genes, and a quarter as many cell types
+PERMUTATIONS = 99  # of an ensemble, unless another number is asked for
 TYPES = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # columns taken for cell types
 KINDS = {
     "univariate": "weights of single features, by how much farther unlike samples are than like ones",
@@ -65,9 +56,11 @@ def collect(
     cell_type_key: str | None = None,
     gene_sets: str | os.PathLike | None = None,
     refits: int = 20,
-    permutations: int = 0,
+    permutations: int | None = None,
     evaluation: bool = True,
+    budget: float | None = None,
     parts: Sequence[Part] = (),
+    first: Callable[[Content], Any] | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
     log: Log = lambda line: None,
@@ -89,12 +82,17 @@ def collect(
         GMT file, to name the processes of the axes.
     refits : int, default=20
         Fits on samples drawn anew, for the stability of genes; 0: none. An ensemble needs none: its members tell.
-    permutations : int, default=0
-        Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
+    permutations : int or None, default=None
+        Permutations of labels, to test scores and genes against chance; 0: no test. None: 99 of an ensemble, which
+        shares most of the work among them, and none of a single learner, each of which costs a whole evaluation.
     evaluation : bool, default=True
-        Whether to score the metric on held-out samples, against quick baselines.
+        Whether to score the metric on held-out samples, against quick baselines, and to test it.
+    budget : float or None, default=None
+        Seconds for all of this: permutations and refits are as many as fit. None: no limit.
     parts : sequence of Part, default=()
         Sections to add.
+    first : function of Content or None, default=None
+        Called before the first step that takes long, with what is known at once.
     n_jobs : int or None, default=None
         Threads or processes; None: one.
     verbose : int, default=0
@@ -116,67 +114,172 @@ def collect(
     >>> gm.report.collect(run, refits=0, evaluation=False).title
     'What tells control and disease apart'
     """
+    if evaluation:
+        check_values(run)
     type_key = _type_key(run, cell_type_key)
-    left_out: list[str] = []
     group_key = run.group_key if group_key is None else group_key
-    working: dict[str, Any] = {"group_key": group_key, "n_jobs": n_jobs, "verbose": verbose, "log": log}
-    axes = directions(run, n_jobs, log)
+    if permutations is None:
+        permutations = PERMUTATIONS if run.results is not None else 0
+    page = _Page(run, title or _title(run), type_key, group_key, parts)
+    steps = Steps(n_jobs, verbose, log, budget, None if first is None else lambda: first(page.at_once()))
+    cells = draw_cells(run)
+    axes = directions(run, cells, type_key, steps)
     processes: list[Table | None] = [None] * len(axes.share)
     if gene_sets is not None and run.is_expression:
         processes = processes_of_axes(axes, run.stored.features, gene_sets)
-        left_out += _without_process(processes)
+        page.left_out += _without_process(processes, axes.telling)
     else:
-        left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
-    scores = _optional(left_out, "Scores on held-out samples", run, evaluation, "leave out --no-evaluate",
-                  lambda: evaluate(run, permutations=permutations, **working))  # fmt: skip
-    if run.results is not None:
-        testable = permutations if has_values(run) and run.results.numbers is None else 0
-        stable = by_members(run, group_key=group_key, permutations=testable, log=log)
-    else:
-        stable = _optional(left_out, "Stability of the genes", run, refits > 0, "give --refits 20",
-                      lambda: refit(run, refits=refits, permutations=permutations, **working))  # fmt: skip
-    if not permutations:
-        left_out.append("Test against chance and q-values of genes: give --permutations 199.")
-    types = None
+        page.left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
+    page.axes, page.listed = axes, axis_list(run, axes, processes)
     if type_key is None:
-        left_out.append("Cell types: no column of obs is known to hold them; name it with --cell-type.")
+        page.left_out.append("Cell types: no column of obs is known to hold them; name it with --cell-type.")
     else:
-        types = type_table(run, type_key, type_relevance(run, type_key, n_jobs, log))
-    samples, hidden = sample_map(run)
-    cells, more = cell_map(run, axes, type_key, relevance(run, n_jobs, log))
-    unused = list(dict.fromkeys([*hidden, *more]))
-    if unused:
-        left_out.append(f"Columns that cannot be coloured by, for their many values: {', '.join(unused)}.")
-    left_out += [] if stable is None else stable["notes"]
-    feature = "gene" if run.is_expression else "dimension"
-    return Content(
-        title=title or _title(run),
-        subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
-        label=run.label_key,
-        facts=facts_of(run),
-        summary=_summary(run, scores, stable, types, feature),
-        cautions=[
-            *summary.cautions_of(_without_results(run), run.label_key, run.sample_key, group_key),
+        page.types = type_table(run, type_key, type_relevance(run, cells, type_key, steps))
+    page.cells, hidden = cell_map(run, cells, axes, type_key, relevance(run, cells, steps))
+    _scored(page, permutations if evaluation else 0, refits, evaluation, steps)
+    return page.content(hidden)
+
+
+def _scored(page: _Page, permutations: int, refits: int, evaluation: bool, steps: Steps) -> None:
+    """Stability of the genes, scores and tests: what needs the values."""
+    run, cohort, key = page.run, Cohort(page.run, page.group_key), page.type_key
+    if evaluation and key is not None and run.is_expression:
+        page.gene_types = page.optional("Cell types in which genes differ", True, "",
+                                        lambda: types_of(cohort, key, most_important(run), steps))  # fmt: skip
+    if run.results is not None:
+        if permutations:
+            page.stable = page.optional(
+                "q-values of genes", True, "", lambda: with_q_values(by_members(run), cohort, steps)
+            )
+    else:
+        page.stable = page.optional("Stability of the genes", refits > 0, "give --refits 20",
+                                    lambda: refit(cohort, refits, permutations, steps))  # fmt: skip
+    found = page.optional("Scores on held-out samples", evaluation, "leave out --no-evaluate",
+                          lambda: evaluate(cohort, permutations, steps))  # fmt: skip
+    if found is not None:
+        page.scores, predictions, notes = found
+        page.predictions = page.predictions if predictions is None else predictions
+        page.left_out += notes
+    if not permutations:
+        page.left_out.append(f"Test against chance and q-values of genes: give --permutations {PERMUTATIONS}.")
+
+
+class _Page:
+    """What is known of a page so far: parts are filled in as they are computed."""
+
+    def __init__(
+        self, run: Run, title: str, type_key: str | None, group_key: str | None, parts: Sequence[Part]
+    ) -> None:
+        self.run, self.title, self.type_key, self.group_key, self.parts = run, title, type_key, group_key, parts
+        self.left_out: list[str] = []
+        self.axes: Directions | None = None
+        self.listed: list[Axis] = []
+        self.types: Table | None = None
+        self.cells: CellMap | None = None
+        self.gene_types: dict[str, str] | None = None
+        self.scores: Evaluation | None = None
+        self.stable = None if run.results is None else by_members(run)
+        self.predictions = None if run.results is None else Predictions.of_ensemble(run.results)
+
+    def optional(self, what: str, wanted: bool, remedy: str, compute: Callable[[], Any]) -> Any:
+        """A part that needs the values, or None and a note why it is not there."""
+        if not wanted:
+            self.left_out.append(f"{what}: {remedy}.")
+        elif not has_values(self.run):
+            self.left_out.append(f"{what}: the values are needed, and the run does not have them.")
+        else:
+            try:
+                return compute()
+            except ValueError as error:
+                self.left_out.append(f"{what}: {error}.")
+        return None
+
+    def at_once(self) -> Content:
+        """Samples and genes, which take no time; the page says that more follows."""
+        pending = ["axes of the learned space", "cells", "cell types", "scores and tests"]
+        return self.content([], pending if self.type_key is not None else [p for p in pending if p != "cell types"])
+
+    def content(self, hidden: Sequence[str], pending: Sequence[str] = ()) -> Content:
+        run = self.run
+        samples, more = sample_map(run, self.predictions)
+        unused = list(dict.fromkeys([*more, *hidden]))
+        left_out = [*self.left_out]
+        if unused and not pending:
+            left_out.append(f"Columns that cannot be coloured by, for their many values: {', '.join(unused)}.")
+        left_out += [] if self.stable is None else self.stable["notes"]
+        cautions = [
+            *summary.cautions_of(
+                _without_results(run), run.label_key, run.sample_key, self.group_key, samples.distances
+            ),
             *_cautions_of_training(run),
-        ],
-        samples=samples,
-        cells=cells,
-        genes=gene_table(run, axes, stable),
-        feature=feature,
-        axes=axis_list(run, axes, processes),
-        types=types,
-        history={name: np.asarray(values) for name, values in run.entry.get("history", {}).items()},
-        evaluation=scores,
-        left_out=left_out,
-        parts=parts,
-        kinds=None if run.results is None else kind_table(run.results),
-    )
+        ]
+        genes = gene_table(run, self.axes, self.stable, self.gene_types)
+        feature = "gene" if run.is_expression else "dimension"
+        return Content(
+            title=self.title,
+            subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
+            label=run.label_key,
+            facts=facts_of(run),
+            summary=self._answers(samples, genes, cautions, bool(pending)),
+            cautions=cautions,
+            samples=samples,
+            cells=self.cells,
+            genes=genes,
+            feature=feature,
+            axes=self.listed,
+            types=self.types,
+            history={name: np.asarray(values) for name, values in run.entry.get("history", {}).items()},
+            evaluation=self.scores,
+            left_out=left_out,
+            parts=self.parts,
+            kinds=None if run.results is None else kind_table(run.results),
+            confusion=None if self.predictions is None else self.predictions.confusion(run.label_key),
+            n_axes=0 if self.axes is None else self.axes.n_all,
+            pending=list(pending),
+        )
+
+    def _answers(self, samples: SampleMap, genes: Table, cautions: Sequence[Caution], pending: bool) -> dict[str, str]:
+        """A few sentences for each question that a report is about."""
+        run, feature = self.run, "gene" if self.run.is_expression else "dimension"
+        drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
+        held_out = None if run.results is None else run.results.scores
+        found: dict[str, Sequence[str | None]] = {
+            "samples": [
+                summary.describe_data(drawn, len(run.classes), _labels(run), len(run.stored.features), feature),
+                summary.describe_aim(run.label_key, run.is_ordered),
+                summary.describe_neighbours(samples, run.label_key, _numbers(run, samples.names)),
+                summary.describe_errors(self.predictions),
+            ],
+            "label": summary.describe_scores(self.scores, held_out, pending),
+            "genes": [
+                summary.describe_genes(genes, feature), summary.describe_stability(self.stable, genes, feature)
+            ],
+            "cells": [summary.describe_types(self.types), summary.describe_axis(self.listed)],
+            "care": [summary.describe_cautions(cautions)],
+        }  # fmt: skip
+        return summary.answers(found, feature)
+
+
+def _numbers(run: Run, names: list[str]) -> np.ndarray | None:
+    """Labels of samples that are numbers in an order; NaN where there is none."""
+    if not run.is_ordered or run.stored.labels.dtype.kind not in "biuf":
+        return None
+    return run.stored.labels.reindex(names).to_numpy(dtype=np.float64)
+
+
+def _without_process(processes: list[Table | None], telling: list[bool]) -> list[str]:
+    none = [str(a) for a, table in enumerate(processes, 1) if table is None and telling[a - 1]]
+    return [f"Processes of axis {', '.join(none)}: no set stands out (q < 0.05)."] if none else []
 
 
 def _without_results(run: Run) -> pd.DataFrame:
-    """What was known of the samples before: what is predicted goes with the label, and is no batch."""
+    """What was known of the samples before: what is predicted goes with the label, and is no batch.
+
+    Labels that are many numbers are thirds of them.
+    """
     own = [name for name in run.samples.obs.columns if str(name).startswith(f"{run.key}_")]
-    return run.samples.obs.drop(columns=own)
+    found = run.samples.obs.drop(columns=own)
+    return found.assign(**{run.label_key: run.classes.reindex(found.index)}) if run.is_ordered else found
 
 
 def _cautions_of_training(run: Run) -> list[Caution]:
@@ -198,28 +301,11 @@ def kind_table(results: EnsembleResults) -> Table:
 
 
 def _title(run: Run) -> str:
-    names = list(label_counts(run))
+    names = sorted(set(run.classes.astype(str)))
+    if run.is_ordered:
+        return f"What goes with {run.label_key}"
     labels = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
     return f"What tells {labels} apart"
-
-
-def _optional(left_out: list[str], what: str, run: Run, wanted: bool, remedy: str, compute: Any) -> Any:
-    """A part that needs the values, or None and a note why it is not there."""
-    if not wanted:
-        left_out.append(f"{what}: {remedy}.")
-    elif not has_values(run):
-        left_out.append(f"{what}: the values are needed, but {run.findings.get('cells')!r} is no longer there.")
-    else:
-        try:
-            return compute()
-        except ValueError as error:
-            left_out.append(f"{what}: {error}.")
-    return None
-
-
-def _without_process(processes: list[Table | None]) -> list[str]:
-    none = [str(a) for a, table in enumerate(processes, 1) if table is None]
-    return [f"Processes of axis {', '.join(none)}: no set stands out (q < 0.05)."] if none else []
 
 
 def _type_key(run: Run, key: str | None) -> str | None:
@@ -228,25 +314,6 @@ def _type_key(run: Run, key: str | None) -> str | None:
         find_column(run.cells.obs, key, "cell_type_key")
         return key
     return next((str(name) for name in columns if str(name).lower() in TYPES), None)
-
-
-def _summary(run: Run, scores: Evaluation | None, stable: Any, types: Table | None, feature: str) -> list[str]:
-    shares = run.stored.metric.importance()
-    order = np.argsort(-shares, kind="stable")
-    names = [run.stored.features[g] for g in order]
-    drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
-    sentences = [
-        summary.describe_data(drawn, label_counts(run), run.label_key, len(names), feature),
-        *summary.describe_scores(scores, None if run.results is None else run.results.scores),
-        summary.describe_genes(names, shares[order].tolist(), feature),
-        summary.describe_stability(stable, names, feature),
-        summary.describe_types(types),
-    ]
-    return [sentence for sentence in sentences if sentence is not None]
-
-
-def label_counts(run: Run) -> dict[str, int]:
-    return dict(sorted(Counter(map(str, run.stored.labels.tolist())).items()))
 
 
 def facts_of(run: Run) -> dict[str, dict[str, str]]:
@@ -259,8 +326,7 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
     data = {
         "File": str(findings.get("cells", "in memory")),
         "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
-        "Labels": ", ".join(f"{count} {name}" for name, count in label_counts(run).items())
-        + f" (column {run.label_key!r})",
+        "Labels": f"{_labels(run)} (column {run.label_key!r})",
         "Cells learned from": f"{drawn:,}, at most {params.get('n_cells', 'all')} per sample",
         "Values": f"{values}, {len(run.stored.features):,} {'genes' if run.is_expression else 'dimensions'}"
         + (f" chosen by {params['genes']!r}" if run.is_expression else ""),
@@ -273,6 +339,15 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
     }
     versions = {"groundmetric": str(run.entry["version"]), "Python": platform.python_version(), **_versions()}
     return {"Data": data, "Training": course, "Parameters": shown, "Versions": versions}
+
+
+def _labels(run: Run) -> str:
+    """How many samples have which label; of numbers, from which to which."""
+    labels = run.stored.labels
+    if run.is_ordered and labels.dtype.kind in "biuf":
+        return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
+    counts = Counter(map(str, labels.tolist()))
+    return summary.enumerated([f"{counts[name]} {name}" for name in sorted(counts)])
 
 
 def _course(run: Run) -> dict[str, str]:
@@ -293,34 +368,13 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def sample_map(run: Run) -> tuple[SampleMap, list[str]]:
-    """The samples in the plane, by distances out of bag where there are some: these hold for new samples too."""
-    out_of_bag = f"{run.key}_out_of_bag" in run.samples.obsp
-    obs = run.samples.obs
-    distances = np.asarray(run.samples.obsp[f"{run.key}_{'out_of_bag' if out_of_bag else 'distances'}"])
-    names = [str(name) for name in run.samples.obs_names]
-    columns, unused = columns_of(obs.drop(columns=run.sample_key, errors="ignore"), [run.label_key])
-    layout = Layout(distances, columns[0].groups)
-    quality = _squared_correlation(distances, layout.positions)
-    return SampleMap(names, layout.positions, columns, distances, layout.by_class, quality, out_of_bag), unused
-
-
-def _squared_correlation(distances: np.ndarray, places: np.ndarray) -> float:
-    """Correlation of the distances in the plane with those given, squared."""
-    far = np.linalg.norm(places[:, None] - places[None], axis=2)
-    pairs = np.triu_indices(len(distances), 1)
-    one, other = distances[pairs], far[pairs]
-    if one.size < 2 or one.std() == 0 or other.std() == 0:
-        return 1.0
-    return float(np.corrcoef(one, other)[0, 1] ** 2)
-
-
-def cell_map(run: Run, axes: Directions, type_key: str | None, relevance: np.ndarray) -> tuple[CellMap, list[str]]:
-    """An even draw of cells from all samples, along the first two axes."""
-    obs = run.cells.obs
-    rows = _even_draw(obs[run.sample_key].astype(str).to_numpy(), MOST_CELLS)
+def cell_map(
+    run: Run, drawn: DrawnCells, axes: Directions, type_key: str | None, relevance: np.ndarray
+) -> tuple[CellMap, list[str]]:
+    """The drawn cells of all samples along the first two axes, and the columns that cannot be coloured by."""
+    obs, rows = run.cells.obs, drawn.rows
     z = np.asarray(run.cells.obsm[f"X_{run.key}"])
-    turned = (z - z.mean(axis=0)) @ axes.rotation[:2].T
+    turned = (z[rows] - z.mean(axis=0)) @ axes.rotation[:2].T
     if turned.shape[1] < 2:  # one component: spread over the height, for the eye only
         turned = np.column_stack([turned[:, 0], np.random.default_rng(0).uniform(-1, 1, len(turned)) * turned.std()])
     hidden = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
@@ -329,81 +383,36 @@ def cell_map(run: Run, axes: Directions, type_key: str | None, relevance: np.nda
     sample = column_of(run.sample_key, obs[run.sample_key].astype(str).iloc[rows], None)
     assert sample is not None
     columns += [Column("relevance", relevance[rows]), sample]
-    return CellMap(turned[rows], columns, axes.share[:2].tolist(), run.cells.n_obs), unused
-
-
-def _even_draw(owner: np.ndarray, most: int) -> np.ndarray:
-    if owner.size <= most:
-        return np.arange(owner.size)
-    random = np.random.default_rng(0)
-    turn = pd.Series(random.permutation(owner.size)).groupby(owner).rank().to_numpy()
-    # Every sample gives its first, then every one its second, until there are enough; in random order, so that none
-    # is drawn over all others.
-    return random.permutation(np.argsort(turn + random.uniform(0, 0.5, owner.size), kind="stable")[:most])
-
-
-def gene_table(run: Run, axes: Directions, stability: dict[str, Any] | None) -> Table:
-    """The most important genes, in which label they are higher, on which axis they weigh, and how stable that is."""
-    metric, names = run.stored.metric, run.stored.features
-    shares = metric.importance()
-    order = np.argsort(-shares, kind="stable")[:MOST_GENES]
-    main = np.abs(axes.loadings).argmax(axis=0)
-    higher = _higher(run)
-    what = "Gene" if run.is_expression else "Dimension"
-    fields = [Field("Rank", "d"), Field(what), Field("Importance", ".2%", bar=True, note="share of the distance"),
-              Field("Axis"), Field("Weight on axis", "+.3f")]  # fmt: skip
-    if higher is not None:
-        fields += [Field("Higher in"), Field("Difference", ".2f", note="of label means, in standard deviations")]
-    if stability is not None:
-        fields += [Field(*field) for field in stability["fields"]]
-    rows: list[list[Any]] = []
-    for rank, g in enumerate(order, 1):
-        row = [rank, names[g], float(shares[g]), f"Axis {main[g] + 1}", float(axes.loadings[main[g], g])]
-        row += list(higher(names[g])) if higher is not None else []
-        row += stability["rows"].get(names[g], [None] * len(stability["fields"])) if stability is not None else []
-        rows.append(row)
-    kind = "genes" if run.is_expression else "dimensions"
-    caption = f"The {len(rows)} most important of {len(names):,} {kind}"
-    return Table("genes", caption, fields, rows, choice=3)
-
-
-def _higher(run: Run) -> Any:
-    """A function of a gene: the label with the highest mean over its samples, and its lead over the lowest."""
-    samples, metric = run.samples, run.stored.metric
-    if samples.X is None or not run.is_expression or metric.variances is None:
-        return None
-    X = np.asarray(samples.X)
-    labels = run.stored.labels.reindex(samples.obs_names)
-    known = labels.notna().to_numpy()
-    means = pd.DataFrame(X[known], columns=samples.var_names).groupby(labels[known].astype(str).to_numpy()).mean()
-    spread = pd.Series(np.sqrt(metric.variances), index=run.stored.features)
-
-    def look(gene: str) -> tuple[str | None, float | None]:
-        if gene not in means.columns:
-            return None, None
-        column = means[gene]
-        return str(column.idxmax()), float((column.max() - column.min()) / (spread[gene] or 1.0))
-
-    return look
+    return CellMap(turned, columns, axes.share[:2].tolist(), run.cells.n_obs), unused
 
 
 def axis_list(run: Run, axes: Directions, processes: list[Table | None]) -> list[Axis]:
+    """Each axis with its strongest genes, and with the cell types that other labels are farther in along it."""
     found = []
     for a, loadings in enumerate(axes.loadings):
         top = np.argsort(-np.abs(loadings), kind="stable")[:PER_AXIS]
         genes = [(run.stored.features[g], float(loadings[g])) for g in top]
         low, high = axes.labels[int(axes.positions[:, a].argmin())], axes.labels[int(axes.positions[:, a].argmax())]
-        found.append(Axis(f"Axis {a + 1}", float(axes.share[a]), (low, high), genes, processes[a]))
+        ends = (low, high) if axes.telling[a] else None
+        found.append(Axis(f"Axis {a + 1}", float(axes.share[a]), ends, genes, processes[a], _movers(axes, a)))
     return found
+
+
+def _movers(axes: Directions, a: int) -> list[tuple[str, float]]:
+    """Cell types by their share in how much farther other labels are along an axis; none where they are not."""
+    activity = axes.activity[:, a]
+    total = float(activity.sum())
+    if len(axes.types) < 2 or not axes.telling[a]:
+        return []
+    order = np.argsort(-activity, kind="stable")[: PER_AXIS // 4]
+    return [(axes.types[t], float(activity[t]) / total) for t in order if activity[t] > 0]
 
 
 def type_table(run: Run, type_key: str, found: dict[str, list]) -> Table:
     """A row per cell type, those first that carry most of the difference; then its share of the cells by label."""
-    obs = run.cells.obs
-    kinds = obs[type_key].astype(object).where(obs[type_key].notna(), "unknown").astype(str)
-    counts = pd.crosstab(obs[run.sample_key].astype(str), kinds)
+    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), kinds_of(run, type_key))
     shares = counts.div(counts.sum(axis=1), axis=0)
-    labels = run.stored.labels.astype(str).reindex(shares.index)
+    labels = run.classes.reindex(shares.index)
     by_label = shares.groupby(labels.to_numpy()).mean()
     fields = [Field("Cell type"), Field("Share of difference", ".1%", bar=True), Field("Low", ".1%"),
               Field("High", ".1%"), Field("Relevance", "+.3f", note="mean of its cells")]  # fmt: skip
@@ -415,43 +424,3 @@ def type_table(run: Run, type_key: str, found: dict[str, list]) -> Table:
     ]  # fmt: skip
     rows.sort(key=lambda row: -(row[1] if row[1] is not None else -np.inf))
     return Table("types", f"Cell types (column {type_key!r}), with 95% intervals over samples", fields, rows)
-
-
-def sample_table(found: SampleMap) -> Table:
-    """Every sample with what is known of it: the map for those who do not see it."""
-    near = found.distances + np.diag(np.full(len(found.names), np.inf))
-    fields = [Field("Sample")]
-    fields += [Field(column.name, None if column.is_class else ".4g") for column in found.columns]
-    fields += [Field("Nearest sample"), Field("Its distance", ".3f")]
-    rows = []
-    for s, name in enumerate(found.names):
-        values = [_value(column, s) for column in found.columns]
-        last = [found.names[int(near[s].argmin())], float(near[s].min())] if len(found.names) > 1 else [None, None]
-        rows.append([name, *values, *last])
-    return Table("samples", "All samples", fields, rows)
-
-
-def _value(column: Column, row: int) -> Any:
-    if column.values is not None:
-        return column.values[column.codes[row]] if column.codes[row] >= 0 else None
-    value = float(column.codes[row])
-    return value if np.isfinite(value) else None
-
-
-def processes_of_axes(axes: Directions, features: list[str], gene_sets: str | os.PathLike) -> list[Table | None]:
-    """For each axis, the sets in which its strongest genes are over-represented; None where there are none."""
-    sets = read_gmt(gene_sets)
-    found: list[Table | None] = []
-    for a, loadings in enumerate(axes.loadings, 1):
-        n = min(TOP, max(1, len(features) // 5))
-        top = [features[g] for g in np.argsort(-np.abs(loadings), kind="stable")[:n]]
-        tested = over_representation(top, features, sets)
-        rows = [
-            [name.replace("_", " "), float(tested.q[s]), float(tested.effect[s]), ", ".join(tested.overlap[s])]
-            for s, name in enumerate(tested.sets[:MOST_SETS])
-            if tested.q[s] < SURE
-        ]
-        fields = [Field("Process"), Field("q", ".1e"), Field("Fold", ".1f"), Field("Genes")]
-        caption = f"Processes of the {n} strongest genes of axis {a}" + ("" if rows else f": none with q < {SURE}")
-        found.append(Table(f"processes-{a}", caption, fields, rows) if rows else None)
-    return found

@@ -58,12 +58,16 @@ class CellMap:
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a table; `digits` are those of a number (None: text), `bar` draws it as a bar behind."""
+    """A column of a table; `digits` are those of a number (None: text), `bar` draws it as a bar behind.
+
+    `link` is the kind of thing that a value names: the page leads there ("axis": to that axis).
+    """
 
     name: str
     digits: str | None = None
     bar: bool = False
     note: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,13 +94,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Axis:
-    """Direction of the learned space: its share of the transport between labels, its strongest genes and processes."""
+    """Direction of the learned space: its share of the transport between labels, and what has to do with it.
+
+    `types` are the cell types that other labels are farther in along this axis, and their shares of that.
+    """
 
     name: str
     share: float
-    ends: tuple[str, str]  # what lies towards its low and its high end
+    ends: tuple[str, str] | None  # labels towards its low and its high end; None: they hardly differ along it
     genes: list[tuple[str, float]]
     processes: Table | None = None
+    types: list[tuple[str, float]] = field(default_factory=list)
 
     def largest(self) -> float:
         """The weight that the longest bar stands for."""
@@ -121,7 +129,13 @@ class Evaluation:
                   Field("p (Holm)", ".2g"), Field("Seconds", ".1f", note="per fold")]  # fmt: skip
         keys = ("value", "low", "high", "lead", "lead_low", "lead_high", "p", "seconds")
         rows = [[row["method"], *(row.get(key) for key in keys)] for row in self.rows]
-        return Table("method-scores", "Balanced accuracy on held-out samples, with 95% intervals", fields, rows)
+        caption = f"{self.name} on held-out samples, with 95% intervals"
+        return Table("method-scores", caption[0].upper() + caption[1:], fields, rows)
+
+    @property
+    def name(self) -> str:
+        """The score as people call it."""
+        return {"r2": "R²"}.get(self.score, self.score.replace("_", " "))
 
 
 @dataclass(frozen=True)
@@ -215,20 +229,20 @@ class Content:
         Name of the label that was learned.
     facts : dict of str to dict
         Groups of names and values: data, training, parameters and versions.
-    summary : list of str
-        Sentences at the beginning of the page.
+    summary : dict of str to str
+        Questions that the page begins with, and their answers.
     cautions : list of Caution
         Warnings, each with a title and a text.
     samples : SampleMap
         Samples in the plane, and their distances.
-    cells : CellMap
-        Some of the cells, along the first two axes of the learned space.
+    cells : CellMap or None
+        Some of the cells, along the first two axes of the learned space; None: left out.
     genes : Table
         The most important features.
     feature : str
         What a feature is called: "gene" or "dimension".
     axes : list of Axis
-        Directions of the learned space, with their genes.
+        Directions of the learned space that are shown, with their genes.
     types : Table or None
         Cell types; None: left out.
     history : dict of str to array
@@ -241,6 +255,12 @@ class Content:
         Sections that the caller adds.
     kinds : Table or None, default=None
         Of an ensemble, the weights of its kinds of members.
+    confusion : Table or None, default=None
+        Labels of samples against those that were predicted while they were left out; None: left out.
+    n_axes : int, default=0
+        Number of all axes, those included that are not shown.
+    pending : list of str
+        What is still being computed: the page says so.
 
     Examples
     --------
@@ -257,10 +277,10 @@ class Content:
     subtitle: str
     label: str
     facts: dict[str, dict[str, str]]
-    summary: list[str]
+    summary: dict[str, str]
     cautions: list[Caution]
     samples: SampleMap
-    cells: CellMap
+    cells: CellMap | None
     genes: Table
     feature: str  # what a feature is called
     axes: list[Axis]
@@ -270,6 +290,9 @@ class Content:
     left_out: list[str] = field(default_factory=list)
     parts: Sequence[Part] = ()
     kinds: Table | None = None
+    confusion: Table | None = None
+    n_axes: int = 0
+    pending: list[str] = field(default_factory=list)
 
 
 def columns_of(obs: pd.DataFrame, first: list[str], most: int = MOST_CLASSES) -> tuple[list[Column], list[str]]:

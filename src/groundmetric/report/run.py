@@ -1,17 +1,12 @@
-"""A run of `groundmetric learn`, from its folder or in memory, and what a report computes from it beyond its results.
-
-What takes long is computed once and stored in a cache in the folder of the run.
-"""
+"""A run of `groundmetric learn`, from its folder or in memory: results, values, a cache, and steps that take long."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import os
-import warnings
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,38 +14,84 @@ from typing import Any
 import anndata as ad
 import joblib
 import numpy as np
+import pandas as pd
 
-from .. import __version__, baselines, tl
-from .._anndata.annotations import samples_of
-from .._anndata.cohort import INSIDE, Labelled, read_cohort
-from .._anndata.store import N_TOP, RUN_CELLS, EnsembleResults, Stored, check_parts, read_entry, trained_from
+from .. import __version__
+from .._anndata.cohort import Labelled, read_cohort
+from .._anndata.source import Source
+from .._anndata.store import RUN_CELLS, EnsembleResults, Stored, check_parts, read_entry
 from .._internal.cache import Cache
 from .._internal.tables import without_nan
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
-from ..estimators.preprocessing import SelectedFeatures, with_features
-from ..evaluation import Comparison, compare, folds, permutation_test
-from ..evaluation._run import Result
-from ..evaluation.scores import encode, score_codes
-from ..interpret import feature_significance, stability
-from ..interpret.axes import canonical_axes
-from ..interpret.flows import annotation_relevance
+from ..estimators.preprocessing import with_features
 from ..learning.options import read_parameters
-from ..metrics.base import GroundMetric
-from ..supervision.splits import Split
-from .content import Evaluation
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"
-# Each class counts the same in the score, and so it does in the votes.
-SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
-LEARNED = "learned metric"
-QUICK = {"Euclidean": "euclidean", "pseudobulk": "pseudobulk", "composition": "composition"}
-FOLDS, NEIGHBORS = 5, 5
-EXCHANGES = 1999  # of labels, for the q-values of features of an ensemble
-PARTNERS = 5  # samples of every class that a sample is compared with
 CACHE = "report.cache"  # file in the folder of a run
-FORMAT = 4  # of what is cached: with another number, and it is computed anew
+FORMAT = 6  # of what is cached: with another number, and it is computed anew
+MOST_STEPS = 5  # values of an ordered label up to which samples are compared by value
 Log = Callable[[str], None]
+
+
+@dataclass
+class Steps:
+    """Long steps of a report: the line before each, threads, and the time that is left of a budget.
+
+    Attributes
+    ----------
+    n_jobs : int or None
+        Threads or processes; None: one.
+    verbose : int
+        1 shows progress bars where there is a terminal.
+    log : function of str
+        Called with a line before each step.
+    budget : float or None
+        Seconds for all steps; None: as long as they take.
+    first : function or None
+        Called once, before the first step.
+    """
+
+    n_jobs: int | None = None
+    verbose: int = 0
+    log: Log = lambda line: None
+    budget: float | None = None
+    first: Callable[[], None] | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def begin(self, line: str, seconds: float | None = None, *, needed: bool = False) -> None:
+        """Say what begins, and how long it is expected to take; raise where no time is left, unless it is `needed`."""
+        if self.first is not None:
+            first, self.first = self.first, None
+            first()
+        if self.left <= 0 and not needed:
+            raise ValueError(f"nothing is left of the budget of {duration(self.budget or 0.0)}: give a longer one")
+        self.log(line if seconds is None else f"{line}: about {duration(seconds)}")
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left of the budget."""
+        return float("inf") if self.budget is None else self.budget - (time.monotonic() - self.started)
+
+    def affordable(self, most: int, seconds: float, spent: float = 0.0) -> int:
+        """How many of at most so many tasks fit into what is left, each of so many seconds, after `spent` seconds."""
+        if self.budget is None or seconds <= 0:
+            return most
+        return max(0, min(most, int((self.left - spent) / seconds)))
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(4.2), duration(75), duration(4000)
+    ('5 s', '1 min 15 s', '1 h 7 min')
+    """
+    whole = max(1, int(np.ceil(seconds)))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+    return f"{whole // 3600} h {round(whole % 3600 / 60)} min"
 
 
 @dataclass(frozen=True)
@@ -91,19 +132,21 @@ class Run:
     key: str = "groundmetric"
 
     @classmethod
-    def open(cls, folder: str | os.PathLike) -> Run:
+    def open(cls, folder: str | os.PathLike, cells: str | os.PathLike | None = None) -> Run:
         """Read the folder that `groundmetric learn` wrote.
 
         Parameters
         ----------
         folder : str or path
             Folder with run.json and the files of cells and samples.
+        cells : str, path or None, default=None
+            File that was learned from; None: the one that was named then, looked for from the present folder and from
+            those that the run is in.
 
         Returns
         -------
         Run
-            The run; its `source` is the file that was learned from, where that is found under its name, in the folder
-            or beside it.
+            The run; its `source` is None where the file is not found.
         """
         path = Path(folder)
         for name in (FINDINGS, RUN_CELLS, SAMPLES):
@@ -114,18 +157,26 @@ class Run:
         except ValueError as error:
             raise ValueError(f"{str(path / FINDINGS)!r} is damaged ({error}): run groundmetric learn again") from error
         _check_findings(findings, path)
-        run = cls(ad.read_h5ad(path / RUN_CELLS), ad.read_h5ad(path / SAMPLES), cls._values(findings["cells"], path),
-                  findings, path)  # fmt: skip
+        source = cls._values(findings["cells"], path) if cells is None else Path(cells)
+        run = cls(ad.read_h5ad(path / RUN_CELLS), ad.read_h5ad(path / SAMPLES), source, findings, path)
         entry = run.cells.uns.get(run.key, {})
         course = ("ensemble",) if "ensemble" in entry else ("history", "converged")
         check_parts(entry, ("metric", "learner", *course), run.key)
+        if source is not None:
+            _check_same_cells(run, source)
         return run
 
     @staticmethod
     def _values(name: str, folder: Path) -> Path | None:
-        """The file that was learned from, as it was named or beside the run."""
-        paths = [Path(name), folder / Path(name).name, folder.parent / Path(name).name]
-        return next((path for path in paths if path.exists()), None)
+        """The file that was learned from: as it was named, from here or from a folder that the run is in, or beside it.
+
+        The command may have been given from another folder than the present one. The run's own file of the same name
+        has no values.
+        """
+        here = folder.resolve()
+        beside = [here / Path(name).name, here.parent / Path(name).name]
+        paths = [Path(name), *(place / name for place in here.parents), *beside]
+        return next((path for path in paths if path.exists() and path.resolve() != here / RUN_CELLS), None)
 
     @cached_property
     def entry(self) -> dict[str, Any]:
@@ -159,6 +210,22 @@ class Run:
         return self.stored.params["label_key"]
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether labels are numbers or ordered categories, not classes."""
+        return str(self.learner.get("target", "classes")) == "ordered"
+
+    @cached_property
+    def classes(self) -> pd.Series:
+        """Class of each training sample, to compare samples by: its label; of many numbers, which third it is in."""
+        labels = self.stored.labels
+        if not self.is_ordered or labels.dtype.kind not in "biuf" or labels.nunique() <= MOST_STEPS:
+            return labels.astype(str)
+        low, high = np.quantile(labels.to_numpy(dtype=np.float64), [1 / 3, 2 / 3])
+        names = [f"up to {low:.3g}", f"{low:.3g} to {high:.3g}", f"above {high:.3g}"]
+        which = np.searchsorted([low, high], labels.to_numpy(dtype=np.float64))
+        return pd.Series(np.array(names, dtype=object)[which], labels.index)
+
+    @property
     def is_expression(self) -> bool:
         return self.stored.params.get("use_rep") is None
 
@@ -168,6 +235,32 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biuf" else tuple(map(str, value))
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_findings(findings: Any, folder: Path) -> None:
+    """Raise where run.json is of another command, or of a version that wrote less."""
+    known = findings if isinstance(findings, dict) else {}
+    if known.get("command", "learn") != "learn":
+        raise ValueError(f"{str(folder)!r} was written by groundmetric {known['command']}: give one of learn")
+    for name in ("groundmetric", "command", "cells"):
+        if name not in known:
+            version = known.get("groundmetric", "of an unknown version")
+            raise ValueError(
+                f"{str(folder / FINDINGS)!r} was written by groundmetric {version}, without {name!r}: run groundmetric "
+                "learn again"
+            )
+
+
+def _check_same_cells(run: Run, source: Path) -> None:
+    """Raise where a file lacks cells of the run: it is another of the same name, or was edited."""
+    with Source(source) as found:
+        missing = ~run.cells.obs_names.isin(found.obs.index)
+    if missing.any():
+        name = str(run.cells.obs_names[missing][0])
+        raise ValueError(
+            f"{str(source)!r} lacks {int(missing.sum())} of the {missing.size} cells that the run was learned from "
+            f"({name!r} for one): give their file (--cells), or learn again"
+        )
 
 
 def cached(run: Run, name: str, parameters: Any, compute: Callable[[], Any]) -> Any:
@@ -190,109 +283,18 @@ def cached(run: Run, name: str, parameters: Any, compute: Callable[[], Any]) -> 
     return answer
 
 
-def relevance(run: Run, n_jobs: int | None, log: Log) -> np.ndarray:
-    """How much each cell takes part in telling the labels apart; missing where it was not drawn."""
-    column = f"{run.key}_relevance"
-    if column in run.cells.obs:
-        return run.cells.obs[column].to_numpy(dtype=np.float64)
-
-    def compute() -> list[float]:
-        log("asking which cells tell the labels apart")
-        cells = run.cells.copy()
-        tl.cell_relevance(cells, max_partners=5, key=run.key, n_jobs=n_jobs)
-        return [round(float(value), 6) for value in cells.obs[column]]
-
-    return np.array(cached(run, "relevance", None, compute), dtype=np.float64)
+def has_values(run: Run) -> bool:
+    return run.source is not None and (not isinstance(run.source, Path) or run.source.exists())
 
 
-def _check_findings(findings: Any, folder: Path) -> None:
-    """Raise where run.json is of another command, or of a version that wrote less."""
-    known = findings if isinstance(findings, dict) else {}
-    if known.get("command", "learn") != "learn":
-        raise ValueError(f"{str(folder)!r} was written by groundmetric {known['command']}: give one of learn")
-    for name in ("groundmetric", "command", "cells"):
-        if name not in known:
-            version = known.get("groundmetric", "of an unknown version")
-            raise ValueError(
-                f"{str(folder / FINDINGS)!r} was written by groundmetric {version}, without {name!r}: run groundmetric "
-                "learn again"
-            )
-
-
-@dataclass(frozen=True)
-class Directions:
-    """The axes of the learned space, those first that carry most of the transport between labels.
-
-    Attributes
-    ----------
-    rotation : (n_axes, n_components) to turn the learned space onto them
-    share : (n_axes,) of the transport between labels
-    loadings : (n_axes, n_features) for standardised features
-    labels, positions : (n_labels, n_axes) mean of each label, in standard deviations
-    """
-
-    rotation: np.ndarray
-    share: np.ndarray
-    loadings: np.ndarray
-    labels: list[str]
-    positions: np.ndarray
-
-
-def directions(run: Run, n_jobs: int | None, log: Log) -> Directions:
-    def compute() -> dict[str, Any]:
-        log("reading the axes of the learned space")
-        trained = trained_from(run.cells, run.key)
-        D, y = trained.cells, run.stored.labels
-        assert D is not None
-        own = GroundMetric(np.eye(D.shape[1]))
-        axes = canonical_axes(own, D, y.loc[D.names].to_numpy(), max_partners=PARTNERS, n_jobs=n_jobs)
-        return {
-            "rotation": axes.metric.components.tolist(), "share": axes.share.tolist(),
-            "labels": [str(label) for label in axes.classes], "positions": axes.positions.tolist(),
-        }  # fmt: skip
-
-    found = cached(run, "axes", PARTNERS, compute)
-    metric = run.stored.metric
-    rotation, positions = np.array(found["rotation"]), np.array(found["positions"])
-    spread = np.ones(metric.n_features) if metric.variances is None else np.sqrt(metric.variances)
-    loadings = rotation @ metric.components * spread
-    # The strongest gene of an axis points up: a direction has no sign of its own.
-    strongest = np.abs(loadings).argmax(axis=1)
-    sign = np.where(loadings[np.arange(len(loadings)), strongest] < 0, -1.0, 1.0)
-    return Directions(
-        rotation * sign[:, None], np.array(found["share"]), loadings * sign[:, None], found["labels"], positions * sign
-    )
-
-
-def type_relevance(run: Run, type_key: str, n_jobs: int | None, log: Log) -> dict[str, list]:
-    """By cell type, the share that its cells have in how much farther other labels are, with its interval."""
-
-    def compute() -> dict[str, list]:
-        log("asking which cell types carry the difference")
-        trained = trained_from(run.cells, run.key)
-        D = trained.cells
-        assert D is not None
-        kinds = _kinds(run, type_key, D.names)
-        own = GroundMetric(np.eye(D.shape[1]))
-        y = run.stored.labels.loc[D.names].to_numpy()
-        found = annotation_relevance(own, D, y, kinds, max_partners=PARTNERS, n_jobs=n_jobs, n_draws=500)
-        low, high = found.interval
-        return {
-            "values": [str(value) for value in found.values], "share": found.share.tolist(), "low": low.tolist(),
-            "high": high.tolist(), "relevance": found.relevance.tolist(),
-        }  # fmt: skip
-
-    return cached(run, "types", [type_key, PARTNERS], compute)
-
-
-def _kinds(run: Run, type_key: str, names: list) -> np.ndarray:
-    """The type of each cell in the order in which distributions hold them: by sample, then as in `obs`."""
-    obs = run.cells.obs
-    who = samples_of(obs, run.sample_key)
-    drawn = obs[f"{run.key}_sampled"].to_numpy(dtype=bool)
-    kinds = obs[type_key].astype(object).where(obs[type_key].notna(), "unknown").astype(str).to_numpy()
-    own = who.names[who.codes]
-    return np.concatenate([kinds[drawn & (own == name)] for name in names])
+def check_values(run: Run) -> None:
+    """Raise where the folder of a run is there, but not the cells: a page without scores should be asked for."""
+    if run.folder is not None and not has_values(run):
+        raise ValueError(
+            f"the cells that were learned from are gone: {run.findings.get('cells')!r} is neither here nor beside "
+            f"{str(run.folder)!r}; give their file (--cells), or leave out scores and tests "
+            "(--no-evaluate)"
+        )
 
 
 def cohort_of(run: Run, group_key: str | None) -> Labelled:
@@ -310,137 +312,11 @@ def cohort_of(run: Run, group_key: str | None) -> Labelled:
     )  # fmt: skip
 
 
-def evaluate(
-    run: Run, *, group_key: str | None, permutations: int, n_jobs: int | None, verbose: int, log: Log
-) -> Evaluation:
-    """The learner with the run's own parameters against quick baselines, on samples that it has not seen."""
-    read_once = functools.cache(lambda: cohort_of(run, group_key))
-
-    def test() -> dict[str, Any]:
-        log(f"permuting labels {permutations} times")
-        cohort = read_once()
-        options: dict[str, Any] = {"n_jobs": n_jobs, "random_state": 0, "verbose": verbose}
-        if run.results is not None:
-            D = _of_the_metric(run, cohort)
-            return permutation_test(
-                learner_of(run), D, cohort.y, groups=cohort.groups, n_permutations=permutations, **options
-            ).to_dict()
-        return permutation_test(
-            _methods(run, cohort)[LEARNED], cohort.D, cohort.y, cv=_folds(cohort), groups=cohort.groups,
-            n_permutations=permutations, score=SCORE, class_weight=CLASS_WEIGHT, n_neighbors=_voters(_splits(cohort)),
-            **options,
-        ).to_dict()  # fmt: skip
-
-    scores = cached(
-        run, "scores", [group_key, FOLDS, QUICK], lambda: _scores(run, read_once(), group_key, n_jobs, verbose, log)
-    )
-    testable = permutations and (run.results is None or run.results.numbers is None)
-    against = cached(run, "permutations", [group_key, FOLDS, permutations], test) if testable else None
-    return Evaluation(**scores, test=against)
-
-
-def _scores(
-    run: Run, cohort: Labelled, group_key: str | None, n_jobs: int | None, verbose: int, log: Log
-) -> dict[str, Any]:
-    number = _folds(cohort)
-    log(f"comparing the learned metric with {', '.join(QUICK)} on held-out samples ({number} folds)")
-    splits, methods = _splits(cohort), _methods(run, cohort)
-    if run.results is not None:
-        del methods[LEARNED]
-    found = compare(
-        methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups, n_neighbors=_voters(splits),
-        class_weight=CLASS_WEIGHT, points=False, n_jobs=n_jobs, verbose=verbose,
-    )  # fmt: skip
-    if run.results is not None:
-        found = with_held_out(found, _held_out(run, run.results, cohort, group_key, log))
-    held = f"the samples, those of one {group_key} together," if group_key else "the samples"
-    return {
-        "score": SCORE,
-        "chance": 1 / len(found.classes),
-        "rows": [_row(found, method) for method in found.methods],
-        "how": _how(run, number, held, _voters(splits)),
-        "notes": [*cohort.notes, *found.notes],
-    }
-
-
-def _how(run: Run, number: int, held: str, voters: int) -> str:
-    votes = (
-        f"each held-out sample is given the label of the {voters} samples nearest to it, where each label counts the "
-        "same, however many samples have it"
-    )
-    if run.results is None:
-        return (
-            f"In each of {number} folds, a part of {held} is held out, everything is learned from the others, and "
-            f"{votes}"
-        )
-    return (
-        f"The learned metric is that of an ensemble: each member learns from half of {held} and each sample is given "
-        "the label that is predicted from distances by members that have not learned from it, while it is left out. "
-        f"For the other methods, a part of {held} is held out in each of {number} folds, and {votes}"
-    )
-
-
-def _held_out(run: Run, results: EnsembleResults, cohort: Labelled, group_key: str | None, log: Log) -> np.ndarray:
-    """Probabilities of the classes while samples were left out, in the order of the cohort.
-
-    They are those of the run, so that there is one score everywhere; learned again only where other groups are kept
-    together than in the run.
-    """
-    classes = np.unique(cohort.y)
-    if group_key != run.group_key:
-        log(f"learning again, samples of one {group_key} kept together")
-        numbers = None
-        if results.numbers is not None:
-            place = dict(zip(results.labels.tolist(), results.numbers, strict=True))
-            numbers = np.array([place[label] for label in np.asarray(cohort.y).tolist()])
-        learner = learner_of(run)
-        assert isinstance(learner, GroundMetricEnsemble)
-        learner.fit(_of_the_metric(run, cohort), cohort.y if numbers is None else numbers, groups=cohort.groups)
-        results = EnsembleResults.of(learner, cohort.D.names, np.asarray(cohort.y), numbers)
-    places = {name: k for k, name in enumerate(results.samples)}
-    return results.probabilities(classes)[[places[str(name)] for name in cohort.D.names]]
-
-
-def with_held_out(found: Comparison, probabilities: np.ndarray) -> Comparison:
-    """The comparison with the learned metric as its first method, by predictions that are known already."""
-    codes = encode(np.asarray(found.labels), np.asarray(found.classes))
-    own = []
-    for _, test in found.splits:
-        scores = {name: float(value) for name, value in score_codes(codes[test], probabilities[test]).items()}
-        own.append(Result(scores={"distributions": scores}, probabilities=probabilities[test].tolist()))
-    return dataclasses.replace(found, results={LEARNED: own, **found.results})
-
-
-def _of_the_metric(run: Run, cohort: Labelled) -> Distributions:
+def of_the_metric(run: Run, cohort: Labelled) -> Distributions:
     """The cohort with the features that the metric has."""
     assert cohort.D.features is not None
     position = {name: f for f, name in enumerate(cohort.D.features)}
     return with_features(cohort.D, np.array([position[name] for name in run.stored.features]))
-
-
-def _splits(cohort: Labelled) -> list[Split]:
-    return folds(cohort.y, groups=cohort.groups, n_splits=_folds(cohort), random_state=0)
-
-
-def _voters(splits: list[Split]) -> int:
-    return min(NEIGHBORS, *(train.size for train, _ in splits))
-
-
-def _folds(cohort: Labelled) -> int:
-    labels, units = np.asarray(cohort.y), cohort.groups or list(range(len(cohort.y)))
-    smallest = min(len({unit for unit, y in zip(units, labels, strict=True) if y == c}) for c in np.unique(labels))
-    if smallest < 2:
-        raise ValueError("a label has one sample (or group) only, which cannot be both learned from and held out")
-    return min(FOLDS, smallest)
-
-
-def _methods(run: Run, cohort: Labelled) -> dict[str, Any]:
-    methods = {LEARNED: learner_of(run)} | {name: baselines.by_name(short) for name, short in QUICK.items()}
-    for method in methods.values():
-        if "random_state" in method.get_params() and method.get_params()["random_state"] is None:
-            method.set_params(random_state=0)
-    assert cohort.rule is None or cohort.rule in INSIDE
-    return methods if cohort.rule is None else {n: SelectedFeatures(m, cohort.rule) for n, m in methods.items()}
 
 
 def learner_of(run: Run) -> GroundMetricEnsemble | GroundMetricLearner:
@@ -449,96 +325,3 @@ def learner_of(run: Run) -> GroundMetricEnsemble | GroundMetricLearner:
     known = kind().get_params()
     params = {name: value for name, value in read_parameters(run.learner).items() if name in known}
     return kind(**{**params, "verbose": 0, "n_jobs": None})
-
-
-def _row(found: Comparison, method: str) -> dict[str, Any]:
-    estimate = found.estimate(method, SCORE)
-    row: dict[str, Any] = {
-        "method": method, "status": found.status(method), "value": estimate.value, "low": estimate.low,
-        "high": estimate.high, "seconds": found.seconds(method) if found.results[method][0].seconds else None,
-    }  # fmt: skip
-    if method != LEARNED:
-        lead, p = found.against(LEARNED, SCORE)[method]
-        row |= {"lead": lead.value, "lead_low": lead.low, "lead_high": lead.high, "p": p}
-    return row
-
-
-def has_values(run: Run) -> bool:
-    return run.source is not None and (not isinstance(run.source, Path) or run.source.exists())
-
-
-def refit(
-    run: Run, *, group_key: str | None, refits: int, permutations: int, n_jobs: int | None, verbose: int, log: Log
-) -> dict[str, Any]:
-    """How much of each feature's importance would be found again: columns for the table of features, and notes."""
-
-    def compute() -> dict[str, Any]:
-        log(f"learning again {refits} times from samples drawn anew"
-            + (f", {permutations} times with labels exchanged" if permutations else ""))  # fmt: skip
-        cohort = cohort_of(run, group_key)
-        D = _of_the_metric(run, cohort)
-        learner = learner_of(run)
-        learner.metric_ = run.stored.metric
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = stability(
-                learner, D, cohort.y, groups=cohort.groups, n_refits=refits, n_permutations=permutations,
-                n_jobs=n_jobs, verbose=verbose,
-            )  # fmt: skip
-        return _stability_columns(found) | {"notes": [str(warning.message) for warning in caught]}
-
-    return cached(run, "stability", [group_key, refits, permutations], compute)
-
-
-def _stability_columns(found: Any) -> dict[str, Any]:
-    low, high = found.interval
-    columns = {"low": low, "high": high, "selected": found.selected}
-    between = "95% of the refits lie between low and high"
-    fields = [["Refits, low", ".2%", False, between], ["Refits, high", ".2%", False, between]]
-    fields.append([f"In top {found.n_top}", ".0%", False, f"share of {len(found.refits)} refits"])
-    if found.discoveries is not None:
-        columns["q"] = found.discoveries.q
-        fields.append(["q", ".2g", False, "estimated share of false ones among genes as good, by permuted labels"])
-    table = np.column_stack(list(columns.values()))
-    return {
-        "fields": fields,
-        "rows": {name: [float(value) for value in row] for name, row in zip(found.features, table, strict=True)},
-        "refits": len(found.refits),
-        "permutations": len(found.null),
-        "n_top": found.n_top,
-        "selected": 2,  # its column
-        "how": f"Learned again {len(found.refits)} times from samples drawn anew",
-        "of": "refits",
-    }
-
-
-def by_members(run: Run, *, group_key: str | None, permutations: int, log: Log) -> dict[str, Any]:
-    """As `refit`, of an ensemble: its members are the refits, each learned from half of the samples."""
-    results = run.results
-    assert results is not None
-    columns = [*results.interval, results.selected]
-    between = "95% of the members lie between low and high, and so does the importance"
-    n_top = min(N_TOP, len(run.stored.features))
-    fields = [["Members, low", ".2%", False, between], ["Members, high", ".2%", False, between],
-              [f"In top {n_top}", ".0%", False, "share of the members, each of half of the samples"]]  # fmt: skip
-    if permutations:
-        q = cached(run, "q", [group_key, EXCHANGES], lambda: _q_values(run, group_key, log))
-        columns.append(np.array(q))
-        fields.append(["q", ".2g", False, "estimated share of false ones among genes as good, by permuted labels"])
-    table = np.column_stack(columns)
-    rows = {name: [float(value) for value in row] for name, row in zip(run.stored.features, table, strict=True)}
-    return {
-        "fields": fields, "rows": rows, "refits": results.n_members, "permutations": permutations, "n_top": n_top,
-        "selected": 2, "notes": [], "of": "members",
-        "how": f"In the {results.n_members} members of the ensemble, each learned from half of the samples",
-    }  # fmt: skip
-
-
-def _q_values(run: Run, group_key: str | None, log: Log) -> list[float]:
-    """Of all features, each transported alone: that is a sort, so that many permutations take little time."""
-    log(f"asking which features differ, with labels permuted {EXCHANGES} times")
-    cohort = cohort_of(run, group_key)
-    found = feature_significance(
-        _of_the_metric(run, cohort), cohort.y, groups=cohort.groups, n_permutations=EXCHANGES, random_state=0
-    )
-    return [float(value) for value in found.discoveries.q]

@@ -2,40 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
-from scipy.stats import contingency
 
 from .._anndata.store import EnsembleResults
-from .content import Caution, Evaluation, Table
+from ..interpret import batch_effects
+from .content import Axis, Caution, Evaluation, SampleMap, Table
+from .samples import Predictions
 
 FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50
 SURE = 0.05  # p and q below which something counts as shown
-STRONG = 0.5  # Cramér's V from which a column counts as tied to the label
 PATIENTS = ("patient", "donor", "subject", "individual", "participant")
-_DRAWS = 1999
 
 
-def describe_data(n_cells: int, counts: dict[str, int], label: str, n_features: int, feature: str) -> str:
-    groups = _list([f"{count} {name}" for name, count in counts.items()])
+QUESTIONS = {
+    "samples": "Which samples are alike?",
+    "label": "Can the label be told beyond chance?",
+    "genes": "Which {}s?",
+    "cells": "Which cells?",
+    "care": "What to beware of?",
+}
+
+
+def answers(found: Mapping[str, Sequence[str | None]], feature: str) -> dict[str, str]:
+    """Question to answer, from sentences by the short names of questions; where there are none, nothing is said."""
+    told = {name: " ".join(sentence for sentence in sentences if sentence) for name, sentences in found.items()}
+    return {QUESTIONS[name].format(feature): answer for name, answer in told.items() if answer}
+
+
+def describe_data(n_cells: int, n_samples: int, labels: str, n_features: int, feature: str) -> str:
+    return f"{n_cells:,} cells of {n_samples} samples ({labels}) are described by {n_features:,} {feature}s."
+
+
+def describe_aim(label: str, ordered: bool) -> str:
+    alike = f"of similar {label}" if ordered else f"of the same {label}"
+    return f"A distance between cells was learned that brings samples {alike} near to each other."
+
+
+def describe_neighbours(samples: SampleMap, label: str, numbers: np.ndarray | None = None) -> str | None:
+    """How many samples have a nearest one of their own label, and how many would by chance.
+
+    Of labels that are numbers: how far the nearest sample is from theirs, and how far any other.
+    """
+    column = samples.columns[0]
+    if numbers is not None:
+        return _near_numbers(samples.distances, numbers, label)
+    known = np.flatnonzero(column.codes >= 0) if column.is_class else np.empty(0, dtype=int)
+    if known.size < 3:
+        return None
+    codes = column.codes[known]
+    far = samples.distances[np.ix_(known, known)] + np.diag(np.full(known.size, np.inf))
+    like = int(np.sum(codes[far.argmin(axis=1)] == codes))
+    counts = np.bincount(codes)
+    chance = float(np.sum(counts * (counts - 1)) / (known.size - 1))
+    return f"The nearest sample has the same {label} for {like} of {known.size} samples; by chance {chance:.0f} would."
+
+
+def _near_numbers(distances: np.ndarray, numbers: np.ndarray, label: str) -> str | None:
+    known = np.flatnonzero(np.isfinite(numbers))
+    if known.size < 3:
+        return None
+    values = numbers[known]
+    apart = np.abs(values[:, None] - values[None])
+    far = distances[np.ix_(known, known)] + np.diag(np.full(known.size, np.inf))
+    near = float(np.mean(apart[np.arange(known.size), far.argmin(axis=1)]))
+    chance = float(apart.sum() / (known.size * (known.size - 1)))
     return (
-        f"From {n_cells:,} cells of {sum(counts.values())} samples ({groups}), described by {n_features:,} {feature}s, "
-        f"a distance between cells was learned that brings samples of the same {label} near to each other."
+        f"The {label} of a sample and of its nearest differ by {near:.3g} on average; by chance they would by "
+        f"{chance:.3g}."
     )
 
 
-def describe_scores(found: Evaluation | None, held_out: dict[str, float] | None = None) -> list[str]:
+def describe_errors(found: Predictions | None) -> str | None:
+    """The samples that are more like those of another label."""
+    if found is None or not found.classes:
+        return None
+    wrong = found.wrong
+    if not wrong:
+        return "While it was left out, every sample was given its own label."
+    place = {name: k for k, name in enumerate(found.names)}
+    named = [f"{name} ({found.truth[k]}, taken for {found.predicted[k]})" for name in wrong[:4] for k in [place[name]]]
+    more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
+    text = enumerated(named) if not more else ", ".join(named)
+    many = "one was" if len(wrong) == 1 else f"{len(wrong)} were"
+    return f"While they were left out, {many} given another label: {text}{more}."
+
+
+def describe_scores(
+    found: Evaluation | None, held_out: dict[str, float] | None = None, pending: bool = False
+) -> list[str]:
     """How well the label of unseen samples is found, against the best other method and against chance.
 
     `held_out` are the scores of an ensemble, which it has without an evaluation.
     """
     if found is None and held_out is not None:
-        shown = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in held_out.items())
-        return [f"On samples while they were left out, by members that had not learned from them: {shown}."]
+        name, value = next(iter(held_out.items()))
+        name = {"r2": "R²"}.get(name, name.replace("_", " "))
+        later = " Whether that is more than chance is being tested." if pending else ""
+        return [f"On samples while they were left out, by members that had not seen them: {name} {value:.2f}.{later}"]
     if found is None:
         return [
             "Whether this carries over to samples that were not learned from was not tested here. The maps below show "
@@ -44,15 +111,17 @@ def describe_scores(found: Evaluation | None, held_out: dict[str, float] | None 
     first, others = found.rows[0], [row for row in found.rows[1:] if row["value"] is not None]
     if first["value"] is None:
         return [f"The held-out evaluation failed: {first['status']}."]
+    what = "the label is predicted with an R² of" if found.score == "r2" else (
+        "the right label is found with a balanced accuracy of"
+    )  # fmt: skip
     text = (
-        f"On samples held out from learning, it finds the right label with a balanced accuracy of {first['value']:.2f}"
-        f"{_interval(first)}; guessing gives {found.chance:.2f}."
+        f"On samples held out from learning, {what} {first['value']:.2f}{_interval(first)}; guessing gives "
+        f"{found.chance:.2f}."
     )
-    sentences = [text]
+    sentences = [text, _chance(found)]
     if others:
         best = max(others, key=lambda row: row["value"])
         sentences.append(_against(best))
-    sentences.append(_chance(found))
     return sentences
 
 
@@ -89,30 +158,39 @@ def _chance(found: Evaluation) -> str:
     )
 
 
-def describe_genes(names: Sequence[str], shares: Sequence[float], feature: str) -> str:
-    half, total = 0, 0.0
-    for share in shares:
-        half, total = half + 1, total + share
-        if total >= 0.5:
-            break
-    top = _list([f"{name} ({share:.1%})" for name, share in list(zip(names, shares, strict=True))[:5]])
-    spread = f"Half of the importance lies on {half:,} of {len(names):,} {feature}s."
-    return f"What counts most in the distance: {top}. {spread}"
+def describe_genes(genes: Table, feature: str) -> str:
+    """The most important ones, with their direction where that is known."""
+    names = [field.name for field in genes.fields]
+    where = next((k for k, name in enumerate(names) if name in ("Higher in", "Highest in")), None)
+    rises = next((k for k, name in enumerate(names) if name.startswith("With ")), None)
+
+    def said(row: list[Any]) -> str:
+        parts = [f"{row[2]:.1%}"]
+        if where is not None and row[where] is not None:
+            parts.append(f"{names[where].lower()} {row[where]}")
+        if rises is not None and row[rises] is not None:
+            parts.append(f"{row[rises]} with {names[rises].removeprefix('With ')}")
+        return f"{row[1]} ({', '.join(parts)})"
+
+    half = int(np.searchsorted(np.cumsum([row[2] for row in genes.rows]), 0.5)) + 1
+    spread = f"Half of the importance lies on {half:,} {feature}{'s' if half > 1 else ''}."
+    most = enumerated([said(row) for row in genes.rows[:5]])
+    return f"What counts most in the distance: {most}. {spread if half <= len(genes.rows) else ''}".strip()
 
 
-def describe_stability(found: dict | None, top: Sequence[str], feature: str) -> str | None:
+def describe_stability(found: dict | None, genes: Table, feature: str) -> str | None:
     """How many of the most important ones come up again, and how many are more than chance gives."""
     if found is None:
         return None
     column, n = found["selected"], found["n_top"]
-    shares = [found["rows"][name][column] for name in top[:n] if name in found["rows"]]
-    often = sum(share >= 0.9 for share in shares)
+    top = [str(row[1]) for row in genes.rows[:n]]
+    often = sum(found["rows"][name][column] >= 0.9 for name in top if name in found["rows"])
     text = (
         f"{found['how']}, {often} of the top {n} {feature}s are among the top {n} in at least 90% of the {found['of']}."
     )
-    if not found["permutations"]:
+    if found["q"] is None:
         return text
-    sure = sum(row[-1] < SURE for row in found["rows"].values())
+    sure = sum(row[found["q"]] < SURE for row in found["rows"].values())
     many = f"{sure or 'No'} {feature}{' stands' if sure == 1 else 's stand'}"
     return f"{text} {many} out from what permuted labels give (q < {SURE})."
 
@@ -123,7 +201,28 @@ def describe_types(types: Table | None) -> str | None:
         return None
     name, share, low, high = types.rows[0][:4]
     interval = "" if low is None else f" (95% interval {low:.0%} to {high:.0%})"
-    return f"Of the cell types, {name} carries most of the difference: {share:.0%} of it{interval}."
+    return f"Of the difference between labels, {share:.0%}{interval} lies in {name}, more than in any other cell type."
+
+
+def describe_axis(axes: Sequence[Axis]) -> str | None:
+    """The first axis: its genes, its cells, its process."""
+    first = next((axis for axis in axes if axis.ends is not None), None)
+    if first is None or first.ends is None:
+        return None
+    low, high = first.ends
+    text = f"{first.share:.0%} of the transport between labels runs along one axis, from {low} to {high}"
+    text += f", of {enumerated([name for name, _ in first.genes[:3]])}"
+    if first.types:
+        text += f", in {first.types[0][0]}"
+    if first.processes is not None:
+        text += f" (process: {first.processes.rows[0][0]})"
+    return f"{text}."
+
+
+def describe_cautions(cautions: Sequence[Caution]) -> str:
+    if not cautions:
+        return "Nothing stood out: classes are large enough and alike in size, and no column goes with the label."
+    return f"{'; '.join(dict.fromkeys(caution.title for caution in cautions))}: see below."
 
 
 def _interval(row: dict) -> str:
@@ -134,12 +233,18 @@ def _interval(row: dict) -> str:
     return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"
 
 
-def _list(parts: Sequence[str]) -> str:
+def enumerated(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def cautions_of(obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None) -> list[Caution]:
-    """All that can be seen from a table with a row per sample and its column `n_cells`."""
+def cautions_of(
+    obs: pd.DataFrame,
+    label_key: str,
+    sample_key: str,
+    group_key: str | None,
+    distances: np.ndarray | None = None,
+) -> list[Caution]:
+    """All that can be seen from a table with a row per sample and its column `n_cells`, and distances of the rows."""
     labels = obs[label_key].dropna()
     counts = labels.astype(str).value_counts()
     found = []
@@ -171,58 +276,42 @@ def cautions_of(obs: pd.DataFrame, label_key: str, sample_key: str, group_key: s
                 "larger than they should be.",
             )
         )
-    return [*found, *_batches(obs.loc[labels.index], label_key, sample_key), *_patients(obs, sample_key, group_key)]
+    known = obs[label_key].notna().to_numpy()
+    among = None if distances is None else distances[np.ix_(known, known)]
+    batches = _batches(obs[known], label_key, sample_key, group_key, among)
+    return [*found, *batches, *_patients(obs, sample_key, group_key)]
 
 
-def _batches(obs: pd.DataFrame, label_key: str, sample_key: str) -> list[Caution]:
+def _batches(
+    obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None, distances: np.ndarray | None
+) -> list[Caution]:
+    """Columns that show in the distances or go with the label; `distances` are those of the rows of `obs`."""
+    patients = [name for name in obs.columns if str(name).lower().removesuffix("_id") in PATIENTS]
+    candidates = obs.drop(columns=[label_key, sample_key, "n_cells"], errors="ignore")
+    labels, groups = obs[label_key].astype(str), obs.get(group_key)
+    tested = batch_effects(distances, labels, candidates, groups=groups)
     found = []
-    for name in obs.columns:
-        if name in (label_key, sample_key, "n_cells") or str(name).lower() in PATIENTS:
-            continue
-        values = obs[name].dropna()
-        if not 2 <= values.nunique() < len(obs) / 2:
-            continue
-        strength, p = association(values.astype(str), obs.loc[values.index, label_key].astype(str))
-        if strength >= STRONG and p < SURE:
-            found.append(
-                Caution(
-                    "Suspected batch effect",
-                    f"{name} goes with {label_key} (Cramér's V {strength:.2f}, p = {p:.2g}). If {name} is technical, a "
-                    "batch, what was learned may be the batch: compare within it, or correct for it and learn again.",
-                )
+    for k, name in enumerate(tested.covariates):
+        shown, tied = tested.in_distances(SURE)[k], tested.with_labels(SURE)[k]
+        if name in patients:  # a patient has the same label in most studies: that is no batch effect
+            shown, tied = shown and obs.groupby(name, observed=True)[label_key].nunique().max() > 1, False
+        texts = []
+        if shown:
+            texts.append(
+                f"{name} shows in the distances: of {tested.neighbors[k]:.0%} of the samples the nearest has the same "
+                f"{name} (by chance {tested.neighbors_expected[k]:.0%}; p = {tested.p[k]:.2g}), and it explains "
+                f"{tested.r2[k]:.0%} of the squared distances (by chance {tested.r2_expected[k]:.0%}), {label_key} "
+                f"{tested.label_r2[k]:.0%}."
             )
+        if tied:
+            texts.append(
+                f"{name} goes with {label_key} (Cramér's V {tested.association[k]:.2f}, p = "
+                f"{tested.association_p[k]:.2g}): what was learned may be {name}."
+            )
+        if texts:
+            remedy = f"If {name} is technical, learn again with --batch {name}, which compares samples within it."
+            found.append(Caution("Suspected batch effect", " ".join([*texts, remedy])))
     return found
-
-
-def association(one: pd.Series, other: pd.Series) -> tuple[float, float]:
-    """Cramér's V of two columns of classes, and a p-value: Fisher's for two by two, else by permutation.
-
-    >>> association(pd.Series(list("aabb" * 3)), pd.Series(list("xxyy" * 3)))[0]
-    1.0
-    """
-    table = pd.crosstab(one.to_numpy(), other.to_numpy()).to_numpy()
-    if min(table.shape) < 2:
-        return 0.0, 1.0
-    strength = round(float(contingency.association(table, method="cramer")), 12)
-    if table.shape == (2, 2):
-        return strength, float(stats.fisher_exact(table).pvalue)
-    return strength, _chance_of_table(table, pd.factorize(one, sort=True)[0], pd.factorize(other, sort=True)[0])
-
-
-def _chance_of_table(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
-    """Share of permutations whose table is at least as far from independence.
-
-    Permutations keep the sums of rows and columns, so that chi-squared grows with the sum of n_ij^2 / e_ij, where e_ij
-    are the counts expected; that is quick, which 1,999 calls of SciPy are not.
-    """
-    expected = contingency.expected_freq(table)
-    found = (table**2 / expected).sum() * (1 - 1e-9)  # ties count, whatever the rounding
-    random, hits = np.random.default_rng(0), 0
-    for _ in range(_DRAWS):
-        drawn = np.zeros(table.shape)
-        np.add.at(drawn, (rows, random.permutation(columns)), 1)
-        hits += bool((drawn**2 / expected).sum() >= found)
-    return (1 + hits) / (1 + _DRAWS)
 
 
 def _patients(obs: pd.DataFrame, sample_key: str, group_key: str | None) -> list[Caution]:

@@ -20,6 +20,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.colors import FuncNorm
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path as Outline
@@ -29,14 +30,15 @@ from .. import pl
 from .._internal.files import write_whole
 from .._internal.tables import visible
 from ..interpret.course import epochs_in_words
-from ..pl.style import COLOURS, INK, MARKERS, STYLE
-from .collect import collect, sample_table
-from .content import Content, Evaluation, Part, SampleMap, as_data
+from ..pl.style import COLOURS, INK, MARKERS, STYLE, short
+from .collect import collect
+from .content import CellMap, Content, Evaluation, Part, SampleMap, as_data
 from .run import Log, Run
+from .samples import sample_table
 
 REPORT = "report.html"
 SHORT = 8  # rows of a table up to which there is nothing to filter
-LEAST = 0.01  # share of the transport from which an axis is shown
+MOST_NAMED = 60  # samples up to which names are written beside marks
 Draw = Callable[[Axes], Any]
 
 
@@ -49,8 +51,9 @@ def write(
     cell_type_key: str | None = None,
     gene_sets: str | os.PathLike | None = None,
     refits: int = 20,
-    permutations: int = 0,
+    permutations: int | None = None,
     evaluation: bool = True,
+    budget: float | None = None,
     figures: str | os.PathLike | None = None,
     parts: Sequence[Part] = (),
     n_jobs: int | None = None,
@@ -59,7 +62,9 @@ def write(
 ) -> dict[str, Any]:
     """Write one HTML page about what was learned, and return its summary.
 
-    Results that take long to compute are stored in the folder of the run, so that a second report is quick.
+    A first page, of samples and genes, is written before the first step that takes long, and says that more follows;
+    the whole one replaces it. Results that take long to compute are stored in the folder of the run, so that a second
+    report is quick.
 
     Parameters
     ----------
@@ -78,10 +83,13 @@ def write(
         GMT file, to name the processes of the axes.
     refits : int, default=20
         Fits on samples drawn anew, for the stability of genes; 0: none. An ensemble needs none: its members tell.
-    permutations : int, default=0
-        Permutations of labels, to test scores and genes against chance; each costs a whole evaluation.
+    permutations : int or None, default=None
+        Permutations of labels, to test scores and genes against chance; 0: no test. None: 99 of an ensemble, which
+        shares most of the work among them, and none of a single learner, each of which costs a whole evaluation.
     evaluation : bool, default=True
-        Whether to score the metric on held-out samples, against quick baselines.
+        Whether to score the metric on held-out samples, against quick baselines, and to test it.
+    budget : float or None, default=None
+        Seconds for all of this: permutations and refits are as many as fit. None: no limit.
     figures : str, path or None, default=None
         Folder for every figure as PNG and SVG, over older ones of the same names; None: no files.
     parts : sequence of Part, default=()
@@ -119,13 +127,19 @@ def write(
     check_output(path)
     content = collect(
         run, title=title, group_key=group_key, cell_type_key=cell_type_key, gene_sets=gene_sets, refits=refits,
-        permutations=permutations, evaluation=evaluation, parts=parts, n_jobs=n_jobs, verbose=verbose, log=log,
+        permutations=permutations, evaluation=evaluation, budget=budget, parts=parts,
+        first=partial(_save_first, path=path, log=log), n_jobs=n_jobs, verbose=verbose, log=log,
     )  # fmt: skip
     drawn = []
     if figures is not None:
         log("drawing")
         drawn = save_figures(figures_of(run, content), Path(figures))
     return {**save(content, path), "figures": drawn}
+
+
+def _save_first(content: Content, path: Path, log: Log) -> None:
+    save(content, path)
+    log(f"wrote a first page, of samples and genes: {path}")
 
 
 def save(content: Content, path: Path) -> dict[str, Any]:
@@ -190,6 +204,11 @@ def is_page(path: Path) -> bool:
     return not content or (content.startswith(b"<!doctype html>") and b"<footer>Made by groundmetric " in content)
 
 
+def is_first_page(path: Path) -> bool:
+    """Whether a page waits for the whole one: `write` was interrupted, or is still at work."""
+    return is_page(path) and b'<p class="pending"' in path.read_bytes()
+
+
 def page(content: Content) -> str:
     """The whole page as text."""
     figures = {name: render(draw, name, ["svg"])["svg"] for name, draw in figures_of_page(content).items()}
@@ -203,7 +222,7 @@ def page(content: Content) -> str:
         content=content, figures=figures, inline=inline, epochs_in_words=epochs_in_words, asset=_asset,
         sample_table=sample_table(content.samples),
         score_texts=_score_texts(content.evaluation), data=_shown(_data(content)),
-        shapes=[_outline(m) for m in MARKERS], short_table=SHORT, least_share=LEAST,
+        shapes=[_outline(m) for m in MARKERS], short_table=SHORT,
     )  # fmt: skip
     return text.lstrip()  # macros leave empty lines before the page
 
@@ -232,10 +251,8 @@ def _score_texts(found: Evaluation | None) -> list[str]:
 
 def _data(content: Content) -> dict[str, Any]:
     """What the scripts need, in whole numbers, which are short."""
-    samples, cells, order = content.samples, content.cells, content.samples.order
+    samples, order = content.samples, content.samples.order
     most = float(samples.distances.max()) or 1.0
-    low, high = cells.places.min(axis=0), cells.places.max(axis=0)
-    places = np.rint(1000 * (cells.places - low) / np.where(high > low, high - low, 1.0)).astype(int)
     stops = np.rint(255 * mpl.colormaps["viridis"](np.linspace(0, 1, 9))[:, :3]).astype(int)
     return {
         "colours": COLOURS, "ramp": stops.tolist(), "shapes": len(MARKERS),
@@ -244,9 +261,17 @@ def _data(content: Content) -> dict[str, Any]:
                     "marks": np.argsort(samples.columns[0].groups, kind="stable").tolist()},
         "heat": {"order": order.tolist(), "most": most,
                  "far": np.rint(1000 * samples.distances[np.ix_(order, order)] / most).astype(int).tolist()},
-        "cells": {"x": places[:, 0].tolist(), "y": places[:, 1].tolist(),
-                  "columns": [as_data(column) for column in cells.columns]},
+        "cells": _cell_data(content.cells),
     }  # fmt: skip
+
+
+def _cell_data(cells: CellMap | None) -> dict[str, Any] | None:
+    if cells is None:
+        return None
+    low, high = cells.places.min(axis=0), cells.places.max(axis=0)
+    places = np.rint(1000 * (cells.places - low) / np.where(high > low, high - low, 1.0)).astype(int)
+    columns = [as_data(column) for column in cells.columns]
+    return {"x": places[:, 0].tolist(), "y": places[:, 1].tolist(), "columns": columns}
 
 
 def _outline(marker: str) -> str:
@@ -263,21 +288,51 @@ def _outline(marker: str) -> str:
 
 def figures_of_page(content: Content) -> dict[str, Draw]:
     """By name, functions that draw on axes what the page shows."""
-    samples, label = content.samples, content.samples.columns[0]
-    table = _as_anndata(samples)
-    one_class = ["all samples"] * len(samples.names)
+    samples = content.samples
     found: dict[str, Draw] = {
-        "samples": partial(_keyed, pl.embedding, table, color=label.name),
-        "distances": partial(_keyed, pl.heatmap, table, color=label.name)
-        if label.is_class
-        else partial(_keyed, pl.heatmap, samples.distances, y=one_class),
+        "samples": partial(_draw_samples, samples),
+        "distances": partial(_draw_distances, samples),
     }
     if content.history:
         found["training"] = partial(_keyed, pl.history, content.history)
-    if content.evaluation is not None:
+    if content.evaluation is not None and len(content.evaluation.rows) > 1:
         rows = {row["method"]: (row["value"], row["low"], row["high"]) for row in content.evaluation.rows}
         found["scores"] = partial(_keyed, pl.scores, rows, reference=content.evaluation.chance)
     return found
+
+
+def _draw_samples(samples: SampleMap, ax: Axes) -> None:
+    """The map, and the names beside the marks: on paper nothing can be pointed at."""
+    pl.embedding(_as_anndata(samples), color=samples.columns[0].name, ax=ax)
+    if len(samples.names) > MOST_NAMED:
+        return
+    for name, place in zip(samples.names, samples.places, strict=True):
+        text = ax.annotate(short(visible(name), 14), place, (3, 1.5), textcoords="offset points", fontsize=4.5,
+                           color=INK, parse_math=False, annotation_clip=False)  # fmt: skip
+        text.set_in_layout(False)
+
+
+def _draw_distances(samples: SampleMap, ax: Axes) -> None:
+    """The matrix with names and tree, colours by rank: what sets classes apart would else hide what is within them."""
+    label, names = samples.columns[0], [visible(name) for name in samples.names]
+    if label.is_class:
+        pl.heatmap(_as_anndata(samples), color=label.name, names=names, order="clusters", ax=ax)
+    else:
+        y = ["all samples"] * len(names)
+        pl.heatmap(samples.distances, y=y, names=names, order="clusters", ax=ax)
+    steps = np.unique(np.quantile(samples.distances[~np.eye(len(names), dtype=bool)], np.linspace(0, 1, 11)))
+    if steps.size < 3:
+        return
+    for tree in ax.child_axes[:1]:  # from the lowest branch on: below it there is nothing to see
+        tree.set_ylim(bottom=steps[0] - 0.1 * (steps[-1] - steps[0]))
+    ranks = np.linspace(0, 1, steps.size)
+    image = ax.images[0]
+    image.set_norm(FuncNorm((partial(np.interp, xp=steps, fp=ranks), partial(np.interp, xp=ranks, fp=steps)),
+                            steps[0], steps[-1], clip=True))  # fmt: skip
+    assert image.colorbar is not None
+    ticks = np.interp([0, 0.25, 0.5, 0.75, 1], ranks, steps)
+    image.colorbar.set_ticks(ticks.tolist(), labels=[f"{tick:.2g}" for tick in ticks])
+    image.colorbar.minorticks_off()
 
 
 def _as_anndata(found: SampleMap) -> ad.AnnData:
@@ -294,7 +349,7 @@ def figures_of(run: Run, content: Content) -> dict[str, Draw]:
         "importance": partial(_keyed, pl.importance, run.stored.metric),
         "axes": partial(_keyed, pl.components, run.stored.metric),
     }
-    for column in content.cells.columns:
+    for column in [] if content.cells is None else content.cells.columns:
         if column.is_class and column.name != run.sample_key and column.name in run.cells.obs:
             found[f"cells {column.name}"] = partial(_keyed, pl.cells, run.cells, color=column.name, key=run.key)
     if content.types is not None:

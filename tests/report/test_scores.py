@@ -1,0 +1,114 @@
+"""Scores of a report: one of what was learned, a test against chance by default, and a budget that is kept."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import groundmetric as gm
+from groundmetric.report import scores
+from groundmetric.report.run import Steps
+from groundmetric.report.write import page
+
+
+def cohort(label="condition", **parameters):
+    cells = gm.datasets.make_cohort(
+        5, 25, 60, n_markers=5, n_programme_genes=10, programme_strength=3.0, random_state=0
+    )
+    if label == "age":
+        ill = (cells.obs["condition"] == "disease").to_numpy()
+        cells.obs["age"] = 20.0 + cells.obs["sample"].cat.codes.to_numpy() + 30 * ill
+    gm.tl.learn(cells, "sample", label, n_members=2, max_epochs=2, genes="all", **parameters)
+    return gm.report.Run(cells, gm.tl.samples(cells), cells, {})
+
+
+@pytest.fixture(scope="module")
+def run():
+    return cohort()
+
+
+def test_an_ensemble_is_tested_by_default_and_the_page_shows_one_score(run, monkeypatch, tmp_path):
+    # The package has a function of the module's name.
+    monkeypatch.setattr(sys.modules["groundmetric.report.collect"], "PERMUTATIONS", 19)
+    lines = []
+    content = gm.report.collect(run, log=lines.append)
+    assert len(content.evaluation.test["null"]) == 19
+    assert any(re.fullmatch(r"permuting labels 19 times: about \d+ s", line) for line in lines)
+    answer = content.summary["Can the label be told beyond chance?"]
+    assert f"p = {content.evaluation.test['p']:.2g}, 19 permutations" in answer
+    own = run.results.scores["balanced_accuracy"]
+    assert content.evaluation.rows[0]["value"] == own
+    gm.report.save(content, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    # The statistic of the test is of a smaller ensemble: a second score beside the first would puzzle.
+    assert f"{content.evaluation.test['statistic']:.2f}" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
+
+
+def test_permutations_fit_the_budget_and_what_was_left_out_is_said(run, monkeypatch):
+    asked = []
+
+    def counted(*arguments, n_permutations, **options):
+        asked.append(n_permutations)
+        return gm.evaluation.permutation.PermutationTest(
+            -0.1, np.zeros(n_permutations), 0.5, "log_probability", "distributions", 252, 2.0
+        )
+
+    monkeypatch.setattr(scores, "permutation_test", counted)
+    steps = Steps(budget=100.0)
+    found = scores._test_against_chance(scores.Cohort(run, None), 99, steps)
+    assert asked[0] == scores.TRIAL
+    assert 40 <= asked[1] <= 50  # at 2 s each
+    assert len(found["test"]["null"]) == asked[1]
+    assert found["notes"][0].startswith(f"Test against chance: {asked[1]} of 99 permutations fit into the budget")
+    found = scores._test_against_chance(scores.Cohort(run, None), 99, Steps(budget=30.0))
+    assert found["test"] is None  # 15 permutations cannot show p = 0.05
+    assert "none fit into the budget" in found["notes"][0]
+    assert asked[2:] == [scores.TRIAL]
+
+
+def test_ordered_labels_are_scored_by_variance_and_tested():
+    run = cohort("age", target="ordered")
+    content = gm.report.collect(run, permutations=19)
+    assert content.title == "What goes with age"
+    (row,) = content.evaluation.rows
+    assert row["value"] == pytest.approx(run.results.scores["r2"])
+    assert content.evaluation.test["score"] == "log_likelihood"
+    assert content.evaluation.test["p"] == pytest.approx(
+        (1 + sum(value >= content.evaluation.test["statistic"] for value in content.evaluation.test["null"])) / 20
+    )
+    assert content.evaluation.test["p"] <= 0.1  # half of the ages go with the programme
+    assert f"R² of {row['value']:.2f}" in content.summary["Can the label be told beyond chance?"]
+    names = [field.name for field in content.genes.fields]
+    assert "With age" in names
+    assert "they predict classes" in content.evaluation.how
+    text = page(content)
+    assert "Against chance: p = " in text
+
+
+def test_permuted_numbers_are_those_of_the_samples():
+    run = cohort("age", target="ordered")
+    cohort_ = scores.Cohort(run, None)
+    np.testing.assert_array_equal(np.sort(cohort_.numbers), np.sort(run.results.numbers))
+    one, other = (scores._test_of_numbers(cohort_, 3, Steps()) for _ in range(2))
+    np.testing.assert_array_equal(one.null, other.null)
+    assert one.statistic > one.null.min()
+
+
+def test_baselines_have_no_more_cells_than_a_member(run, monkeypatch):
+    seen = {}
+    original = scores.compare
+
+    def recorded(methods, D, *arguments, **options):
+        seen.update(dict.fromkeys(methods, int(D.sizes.max())))
+        return original(methods, D, *arguments, **options)
+
+    monkeypatch.setattr(scores, "compare", recorded)
+    monkeypatch.setattr(scores, "CELLS", 7)
+    found, predictions, notes = scores.evaluate(scores.Cohort(run, None), 0, Steps())
+    assert seen["Euclidean"] == 7
+    assert seen["pseudobulk"] == seen["composition"] > 7
+    assert [row["method"] for row in found.rows] == ["learned metric", "Euclidean", "pseudobulk", "composition"]
+    assert predictions.names == run.results.samples
+    assert found.test is None
+    assert notes == []
