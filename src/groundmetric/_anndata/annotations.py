@@ -167,7 +167,7 @@ def check_parts_of(labels: pd.Series, groups: pd.Series | None, label_key: str, 
 
 
 def check_labels_of(labels: pd.Series, names: np.ndarray, label_key: str, target: Any) -> None:
-    """Raise unless there are two labels, of the kind that the target asks for, and warn of samples without one."""
+    """Raise unless there are two labels, no fractions among classes, and warn of samples without one."""
     if labels.empty:
         raise ValueError(f"obs[{label_key!r}] is missing for all cells: at least two labels are needed")
     missing = names[~np.isin(names, labels.index)]

@@ -59,7 +59,11 @@ def add(commands: Any) -> None:
                          "published method on all samples (ensemble, or single where --components, --strength, "
                          "--checkpoint or --resample ask for it)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
-    add_values(command, "those that pp.select_genes has marked; else variance for genes, all of anything else")
+    add_values(
+        command,
+        "those that pp.select_genes has marked, else variance for genes on a log scale, and all of 100 or fewer "
+        "features or of other values",
+    )
     command.add_argument("--resample", action="store_true", help="draw other cells for every epoch; takes longer")
     add_cell_type(command)
     command.add_argument("--components", metavar="N", type=count,
