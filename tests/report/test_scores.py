@@ -62,7 +62,7 @@ def test_permutations_fit_the_budget_and_what_was_left_out_is_said(run, monkeypa
     assert len(found["test"]["null"]) == asked[1]
     assert found["notes"][0].startswith(f"Test against chance: {asked[1]} of 99 permutations fit into the budget")
     found = scores._test_against_chance(scores.Cohort(run, None), 99, Steps(budget=30.0))
-    assert found["test"] is None  # 15 permutations cannot show p = 0.05
+    assert found["test"] is None  # with 15 permutations no p is below 0.05
     assert "none fit into the budget" in found["notes"][0]
     assert asked[2:] == [scores.TRIAL]
 
