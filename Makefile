@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-neural lint paper bench bench-scale fuzz clean
+.PHONY: demo test test-neural test-versions lint docs picture bundle paper bench bench-scale fuzz clean
 
 # Each kind of environment is installed once, and again when pyproject.toml changes.
 .venv/.%: pyproject.toml
@@ -27,12 +27,42 @@ test-neural: .venv/.test
 	$(INSTALL) torch==2.13.0
 	$(BIN)/python -m pytest tests/neural src/groundmetric/neural
 
+# Every Python of pyenv that is supported, and the lowest versions of all libraries. `make test-versions TESTS=tests/transport`
+# runs some tests, SESSIONS=lowest one of both.
+TESTS ?=
+SESSIONS ?= tests lowest
+PYENV ?= $(or $(PYENV_ROOT),$(HOME)/.pyenv)
+test-versions:
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) 'nox[uv]'
+	PATH="$$(printf '%s:' $(PYENV)/versions/*/bin)$$PATH" $(BIN)/nox -s $(SESSIONS) -- $(TESTS)
+
 # Docstrings are those of the imported package, so that its extras must be there.
 lint: .venv/.lint .venv/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tests/check_docstrings.py
+
+# The site, in docs/_build/html. Pages are run, warnings are errors, and nothing is downloaded.
+docs: .venv/.docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -a -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+# Picture of the report in README and docs; needs chromium.
+picture: .venv/.test
+	$(BIN)/python docs/images/make.py
+
+# The wheel and all that it needs, for this system and Python, to install where there is no internet: docs/installation.md.
+EXTRAS ?= single-cell,cluster,pot
+bundle: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	rm -rf dist/bundle
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir dist/bundle '.[$(EXTRAS)]'
+	cp packaging/install.sh dist/bundle/
+	echo '$(EXTRAS)' > dist/bundle/extras
+	tar -czf dist/bundle-$$($(BIN)/python -c "import sysconfig, sys; print(sysconfig.get_platform() + '-py%d.%d' % sys.version_info[:2])").tar.gz -C dist bundle
+	@ls -sh dist/bundle-*.tar.gz
 
 # The paper's tables and figures, docs/results.md; hours. `make paper SECTIONS=timing` runs one section.
 SECTIONS ?=
@@ -52,4 +82,4 @@ fuzz: .venv/.test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python fuzz/run.py --minutes $(MINUTES)
 
 clean:
-	rm -rf .venv benchmarks/.venv-* benchmarks/work demo
+	rm -rf .venv .nox benchmarks/.venv-* benchmarks/work demo docs/_build docs/generated

@@ -92,7 +92,7 @@ def select_genes(path: Path) -> str:
 
     with Source(path) as source:
         rows = draw(samples_of(source.obs, "patient"), 1000, 0)
-        return f"{Selection('variance').places(source.matrix(), rows, source.genes).size} genes"
+        return f"{Selection('variance').choose(source.matrix(), rows, source.genes).places.size} genes"
 
 
 def learn(path: Path) -> str:

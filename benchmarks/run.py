@@ -10,6 +10,7 @@ import sys
 
 import bench_accuracy
 import bench_distances
+import bench_first
 import bench_labels
 import bench_metrics
 import bench_scaling
@@ -22,6 +23,7 @@ from sections import run_sections
 
 SECTIONS = {
     "solve": ("One exact solve against POT's ot.emd2", bench_solve.run),
+    "first": ("The first call on a fresh machine", bench_first.run),
     "epoch": ("One training epoch against ggml-ot 0.9.94", bench_training.epochs),
     "goal": ("From data to a metric that classifies", bench_training.time_to_goal),
     "distances": ("Distance matrix of 40 × 1000 points", bench_distances.run),

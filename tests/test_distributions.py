@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+import groundmetric as gm
 from groundmetric import Distributions
+from groundmetric._internal.validation import aligned
 from groundmetric.distributions import as_distributions
 
 POINTS = np.arange(12.0).reshape(6, 2)
@@ -249,7 +251,7 @@ def test_moments_do_not_depend_on_how_many_points_are_summed_at_a_time(monkeypat
         D = Distributions(points, owner, weights=masses)
         whole = D.moments()
         with monkeypatch.context() as patch:
-            patch.setattr("groundmetric.distributions._ENTRIES", 70)
+            patch.setattr("groundmetric._internal.points._ENTRIES", 70)
             assert_allclose(D.moments(), whole, rtol=1e-9)
 
 
@@ -336,3 +338,65 @@ def test_a_subsample_of_few_points_is_all_of_them():
     assert np.array_equal(D.subsample(2, random_state=0).points, D.points)
     with pytest.raises(ValueError, match="n is 0"):
         D.subsample(0)
+
+
+SETS = [np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([[5.0, 5.0]]), np.array([[1.0, 1.0], [0.0, 0.0], [4.0, 2.0]])]
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        SETS,
+        tuple(SETS),
+        [array.tolist() for array in SETS],
+        [sparse.csr_matrix(array) for array in SETS],
+        [pd.DataFrame(array, columns=["a", "b"]) for array in SETS],
+    ],
+    ids=["list", "tuple", "nested lists", "sparse", "frames"],
+)
+def test_a_list_of_arrays_is_a_distribution_of_each(arrays):
+    D, expected = gm.Distributions(arrays), gm.Distributions.from_arrays(SETS)
+    assert D.names == [0, 1, 2]
+    assert D.sizes.tolist() == [2, 1, 3]
+    points = D.points.toarray() if sparse.issparse(D.points) else D.points
+    assert_array_equal(points, expected.points)
+    assert_array_equal(gm.pairwise_distances(arrays), gm.pairwise_distances(expected))
+    assert D.features == (["a", "b"] if hasattr(arrays[0], "columns") else None)
+
+
+def test_an_array_of_three_dimensions_is_a_distribution_of_each_of_its_tables():
+    cube = np.random.RandomState(0).normal(size=(4, 5, 2))
+    assert_array_equal(gm.Distributions(cube).points, cube.reshape(20, 2))
+    assert_array_equal(gm.pairwise_distances(cube), gm.pairwise_distances(gm.Distributions.from_arrays(list(cube))))
+    assert gm.pairwise_distances(cube[0]).shape == (5, 5)  # rows of one table stay points
+
+
+@pytest.mark.parametrize(
+    ("points", "error", "message"),
+    [
+        (np.zeros((3, 2)), TypeError, "samples are missing: say .*, or give a list of arrays, one for each"),
+        ([], TypeError, "samples are missing"),
+        ([SETS[0], np.zeros(2)], ValueError, r"the points of distribution 1 have shape \(2,\): expected two"),
+        ([SETS[0], np.zeros((0, 2))], ValueError, "distribution 1 is empty"),
+        ([SETS[0], np.zeros((2, 3))], ValueError, r"arrays have \[2, 3\] features: all need the same"),
+        ([pd.DataFrame(SETS[0], columns=["a", "b"]), pd.DataFrame(SETS[1], columns=["b", "a"])], ValueError,
+         "the data frames have different columns"),
+    ],
+)  # fmt: skip
+def test_arrays_that_make_no_distributions_are_named(points, error, message):
+    with pytest.raises(error, match=message):
+        gm.Distributions(points)
+
+
+def test_distributions_are_no_array_and_say_what_to_do():
+    with pytest.raises(TypeError, match=r"takes them as PointwiseTransformer\(StandardScaler\(\)\)"):
+        np.asarray(gm.Distributions(SETS))
+
+
+def test_rows_and_arrays_without_names_go_by_position():
+    """Cross-validation slices labels with their index, and arrays without one."""
+    part = pd.Series(["ill", "well"], index=[7, 3])
+    for X in (np.zeros((2, 3)), SETS[:2], np.zeros((2, 4, 3))):
+        D = as_distributions(X)
+        assert list(aligned(part, D.roll, "y")) == ["ill", "well"]
+        assert list(aligned(part.iloc[::-1], D[[1, 0]].roll, "y")) == ["well", "ill"]

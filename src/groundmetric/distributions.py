@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,12 +11,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from ._internal.validation import Roll, aligned, first_not_finite, is_missing, real_array, refuse_groups, refuse_mask
+from ._internal.points import are_sets, as_points, check_features, lost_variance, moments, number_samples, stack
+from ._internal.validation import Roll, aligned, first_not_finite, real_array, refuse_groups, refuse_mask
 
-# Points of which the means are taken at a time, about, and entries of points whose squares are summed at a time: 2 MB.
-_BLOCK, _ENTRIES = 8192, 2**18
-# The square of anything smaller is 0, or has few digits.
-_LEAST = 1e-150
+# Points of which the means are taken at a time, about.
+_BLOCK = 8192
 
 
 class Distributions:
@@ -25,10 +23,12 @@ class Distributions:
 
     Parameters
     ----------
-    points : array or sparse matrix of shape (n_points, n_features)
+    points : array or sparse matrix of shape (n_points, n_features), or sequence of these
         All points of all distributions, in any row order. float32 stays float32, everything else becomes float64.
-    samples : sequence of length n_points
-        Distribution that each point belongs to, as any hashable value. Required.
+        Without `samples`: the points of each distribution, as a list of arrays of shape (n_i, n_features) or one array
+        of shape (n_distributions, n_points, n_features); see `from_arrays`.
+    samples : sequence of length n_points or None, default=None
+        Distribution that each point belongs to, as any hashable value. Required where `points` are one table.
     weights : sequence of length n_points or None, default=None
         Mass of each point, scaled so that every distribution has mass 1. None means equal masses.
     features : sequence of str or None, default=None
@@ -71,7 +71,12 @@ class Distributions:
     (['ann', 'bob'], [2, 1])
     >>> D[[1, 0]].names
     ['bob', 'ann']
+    >>> gm.Distributions([[[0.0, 1.0], [2.0, 3.0]], [[5.0, 5.0]]]).sizes.tolist()  # a distribution in each
+    [2, 1]
     """
+
+    # Whether the names are somebody's, so that labels with names go by them; not of rows of an array without an index.
+    _named = True
 
     def __init__(
         self,
@@ -84,13 +89,15 @@ class Distributions:
         **other: Any,
     ) -> None:
         refuse_groups(other, "Distributions")
+        if isinstance(points, Distributions):
+            raise TypeError("points are Distributions already: pass them on as they are")
         if samples is None:
-            raise TypeError("samples are missing: say which distribution each point belongs to")
+            points, samples, features = _stacked(points, features)
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
         roll = Roll.of(points, samples, items="points")
-        points = _as_points(points)
-        names, codes = _number_samples(aligned(samples, roll, "samples"))
+        points = as_points(points)
+        names, codes = number_samples(aligned(samples, roll, "samples"))
         if codes.size != points.shape[0]:
             raise ValueError(f"samples has {codes.size} entries for {points.shape[0]} points: one is needed per point")
         if points.shape[0] == 0:
@@ -125,7 +132,7 @@ class Distributions:
         names : sequence of hashable values or None, default=None
             Name of each distribution, without repetition. None names them 0, 1, 2, ….
         features : sequence of str or None, default=None
-            Names of the features.
+            Names of the features. None takes the names of the columns where the arrays are data frames.
 
         Returns
         -------
@@ -138,23 +145,16 @@ class Distributions:
         >>> len(Distributions.from_arrays([np.zeros((3, 2)), np.ones((5, 2))]))
         2
         """
-        names = list(range(len(arrays))) if names is None else list(names)
-        if len(names) != len(arrays):
-            raise ValueError(f"{len(names)} names for {len(arrays)} arrays: one is needed per array")
-        if len(set(names)) < len(names):
-            raise ValueError("names are not unique: each array is a distribution of its own")
-        arrays = [_as_points(array) for array in arrays]
-        widths = {array.shape[1] for array in arrays}
-        if len(widths) > 1:
-            raise ValueError(f"arrays have {sorted(widths)} features: all need the same")
-        for name, array in zip(names, arrays, strict=True):
-            if array.shape[0] == 0:
-                raise ValueError(f"distribution {name!r} is empty: drop it or give it at least one point")
-        if not arrays:
+        if names is not None:
+            names = list(names)
+            if len(names) != len(arrays):
+                raise ValueError(f"{len(names)} names for {len(arrays)} arrays: one is needed per array")
+            if len(set(names)) < len(names):
+                raise ValueError("names are not unique: each array is a distribution of its own")
+        if not len(arrays):
             raise ValueError("no arrays: at least one distribution with one point is needed")
-        stack = sparse.vstack(arrays, format="csr") if any(map(sparse.issparse, arrays)) else np.vstack(arrays)
-        samples = [name for name, array in zip(names, arrays, strict=True) for _ in range(array.shape[0])]
-        return cls(stack, samples, features=features)
+        points, samples, features = stack(list(arrays), names, features)
+        return cls(points, samples, features=features)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -176,7 +176,7 @@ class Distributions:
         chosen = np.atleast_1d(np.arange(len(self))[self._as_places(indices)])
         rows = self._rows(chosen)
         part = object.__new__(Distributions)
-        part.names = [self.names[d] for d in chosen]
+        part.names, part._named = [self.names[d] for d in chosen], self._named
         whole = np.array_equal(chosen, np.arange(len(self)))  # a sparse matrix would be copied all the same
         part._numberings = self._numberings if whole else self._sliced_numberings(chosen)
         part.points = self.points if whole else self.points[rows]
@@ -194,7 +194,14 @@ class Distributions:
     @property
     def roll(self) -> Roll:
         """The names in their order: what `validation.aligned` asks for."""
-        return Roll(self.names, self._numberings)
+        return Roll(self.names, self._numberings) if self._named else Roll(None, None, n=len(self))
+
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
+        """Refused: one array of all points would not say which distribution they are of."""
+        raise TypeError(
+            "Distributions are no array: a step of scikit-learn that works on points, such as StandardScaler(), takes "
+            "them as PointwiseTransformer(StandardScaler()); all points together are in `.points`"
+        )
 
     def with_points(self, points: Any, features: Sequence[str] | None = None) -> Distributions:
         """Replace the coordinates of all points; names, masses and annotations stay the same.
@@ -212,7 +219,7 @@ class Distributions:
             New distributions; the present ones are not changed.
         """
         part = self[:]
-        points = _as_points(points)
+        points = as_points(points)
         if points.shape[0] != self.points.shape[0]:
             raise ValueError(f"{points.shape[0]} points in place of {self.points.shape[0]}: one is needed for each")
         part.points, part.features = points, check_features(features, points.shape[1])
@@ -318,8 +325,8 @@ class Distributions:
         """
         weights = None if not weighted or self.uniform.all() else self.weights * np.repeat(self.sizes, self.sizes)
         with np.errstate(over="ignore", invalid="ignore"):
-            means, variances = _moments(self.points, weights)
-        for bad, remedy in ((~np.isfinite(variances), "divide"), (_lost(self.points, variances), "multiply")):
+            means, variances = moments(self.points, weights)
+        for bad, remedy in ((~np.isfinite(variances), "divide"), (lost_variance(self.points, variances), "multiply")):
             if bad.any():
                 name = self._feature_name(int(np.argmax(bad)))
                 raise ValueError(f"the variance of {name} is out of the range of numbers: {remedy} it by a constant")
@@ -393,107 +400,37 @@ class Distributions:
         return weights / np.repeat(totals, sizes), uniform
 
 
-def _moments(points: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    if sparse.issparse(points):
-        from sklearn.utils.sparsefuncs import mean_variance_axis
-
-        found = mean_variance_axis(points, axis=0, weights=None if weights is None else weights.astype(points.dtype))
-        return found[0].astype(np.float64), found[1].astype(np.float64)
-    # Deviations from the first point rather than from zero: a constant feature comes out with variance 0 exactly.
-    origin = points[0].astype(np.float64)
-    total, squares = np.zeros(points.shape[1]), np.zeros(points.shape[1])
-    rows = max(1, _ENTRIES // points.shape[1])
-    for low in range(0, points.shape[0], rows):
-        deviation = points[low : low + rows] - origin
-        if weights is None:
-            total += deviation.sum(axis=0)
-            squares += np.einsum("pf,pf->f", deviation, deviation)
-        else:
-            total += weights[low : low + rows] @ deviation
-            squares += weights[low : low + rows] @ deviation**2
-    mass = points.shape[0] if weights is None else weights.sum()
-    shift = total / mass
-    return origin + shift, np.maximum(squares / mass - shift**2, 0.0)
-
-
-def _lost(points: Any, variances: np.ndarray) -> np.ndarray:
-    """Which features have a variance of 0 although they vary: by so little that the squares are no numbers above 0."""
-    lost, still = np.zeros(variances.size, bool), np.flatnonzero(variances == 0)
-    if still.size:
-        some = points[:, still]
-        lowest, highest = some.min(axis=0), some.max(axis=0)
-        apart = (highest - lowest).toarray().ravel() if sparse.issparse(some) else highest - lowest
-        lost[still] = (apart > 0) & (apart < _LEAST)
-    return lost
-
-
 def as_distributions(X: Any) -> Distributions:
-    """X itself, or every row of a 2-D array (named by its index, where it has one) as a distribution of one point."""
+    """X itself; a distribution of each of several arrays; or of each row of a 2-D array, named by its index if any."""
+    X = gathered(X)
     if isinstance(X, Distributions):
         return X
     D = Distributions(X, np.arange(X.shape[0] if hasattr(X, "shape") else len(X)))
     return named_rows(D, Roll.of(X))
 
 
+def gathered(X: Any) -> Any:
+    """Distributions of a list of 2-D arrays or a 3-D array, which go by position; anything else as it is."""
+    if isinstance(X, Distributions) or not are_sets(X):
+        return X
+    D = Distributions.from_arrays(list(X))
+    D._named = False
+    return D
+
+
+def _stacked(points: Any, features: Sequence[str] | None) -> tuple[Any, Any, Any]:
+    """All points of several arrays, the number of the array of each, and names of the features."""
+    if not are_sets(points):
+        raise TypeError(
+            "samples are missing: say which distribution each point belongs to, or give a list of arrays, one for each"
+        )
+    return stack(list(points), None, features)
+
+
 def named_rows(D: Distributions, roll: Roll) -> Distributions:
     """Distributions of one row each, in the order of the rows, with the names of these, which may repeat."""
+    D._named = roll.names is not None
     if roll.names is not None:
         D.names = list(roll.names)
     D._numberings = None  # others slice arrays and data frames, and leave no trace
     return D
-
-
-def _as_points(points: Any) -> Any:
-    """A 2-D float array or CSR matrix, float32 or float64; copied only where it has to be."""
-    if isinstance(points, Distributions):
-        raise TypeError("points are Distributions already: pass them on as they are")
-    if sparse.issparse(points):
-        points = points.tocsr()
-        points = sparse.csr_matrix((real_array(points.data, "points"), points.indices, points.indptr), points.shape)
-    else:
-        points = np.ascontiguousarray(real_array(points, "points"))
-    if points.ndim != 2:
-        raise ValueError(f"points have shape {points.shape}: expected two dimensions, (n_points, n_features)")
-    if points.shape[1] == 0:
-        raise ValueError("points have 0 features: at least one is needed")
-    return points
-
-
-def _number_samples(samples: Iterable[Hashable]) -> tuple[list, np.ndarray]:
-    """Names in order of first appearance, and the place of each entry's name in that list."""
-    refuse_mask(samples, "samples")
-    array = np.asarray(samples) if isinstance(samples, np.ndarray) else None
-    if array is None and hasattr(samples, "to_numpy"):  # pandas
-        array = samples.to_numpy()
-    if array is not None and array.ndim != 1:
-        raise ValueError(f"samples has shape {array.shape}: expected one entry per point, e.g. a single column")
-    if array is not None and array.dtype != object:
-        values, first, codes = np.unique(array, return_index=True, return_inverse=True)
-        rank = np.empty(values.size, np.intp)
-        rank[np.argsort(first)] = np.arange(values.size)
-        values = values[np.argsort(first)]
-        names, codes = list(values) if values.dtype.kind in "mM" else values.tolist(), rank[codes]  # dates stay dates
-    else:
-        place: dict[Hashable, int] = {}
-        codes = np.fromiter((place.setdefault(sample, len(place)) for sample in samples), np.intp)
-        names = list(place)
-    for name in names:
-        if is_missing(name):
-            raise ValueError(f"samples contain a missing value ({name!r}): every point needs a distribution")
-    return names, codes
-
-
-def check_features(features: Sequence[str] | None, n_features: int) -> list[str] | None:
-    """Names of the features as text, each once: whoever looks one up by its name must find the right column."""
-    if features is None:
-        return None
-    features = [str(feature) for feature in features]
-    if len(features) != n_features:
-        raise ValueError(f"{len(features)} feature names for {n_features} features: one is needed per column")
-    if len(set(features)) < n_features:
-        repeated = [name for name, count in Counter(features).items() if count > 1]
-        raise ValueError(
-            f"{len(repeated)} feature names occur more than once, e.g. {repeated[0]!r}: make them unique, those of an "
-            "AnnData with adata.var_names_make_unique()"
-        )
-    return features

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ._anndata import need
-from ._anndata.annotations import SELECTED, above_average, check_draw, draw, moments, samples_of, warn_of_counts
+from ._anndata.annotations import SELECTED, above_average, check_draw, draw, samples_of
+from ._anndata.scale import moments, warn_of_counts
 from ._anndata.source import Source, layout, read
 
 __all__ = ["select_genes", "subsample"]
@@ -38,7 +39,8 @@ def select_genes(
     adata : AnnData
         Cells, in memory or backed.
     method : {"variance", "highly_variable"}, default="variance"
-        "variance": genes whose variance over all cells is above the average variance (the paper's rule).
+        "variance": genes whose variance over all cells is above the average variance (the paper's rule). It depends on
+        the units of features: it is for genes on a log scale, not for panels of markers or measurements.
         "highly_variable": as scanpy marks them; `sc.pp.highly_variable_genes` is run unless ``var["highly_variable"]``
         exists.
     layer : str or None, default=None
@@ -53,7 +55,7 @@ def select_genes(
     Results, with "selected_genes" standing for `key_added`:
 
     - ``var["selected_genes"]``: True for the genes to learn from
-    - ``uns["selected_genes"]``: dict with the method
+    - ``uns["selected_genes"]``: dict with the method, and the numbers of selected genes and of all
 
     Examples
     --------
@@ -71,7 +73,8 @@ def select_genes(
         adata.var[key_added] = _highly_variable(adata, layer, options)
     else:
         raise ValueError(f"method is {method!r}: expected 'variance' or 'highly_variable'")
-    adata.uns[key_added] = {"method": method}
+    selected = int(np.count_nonzero(adata.var[key_added]))
+    adata.uns[key_added] = {"method": method, "n_selected": selected, "n_genes": adata.n_vars}
 
 
 def _by_variance(adata: Any, layer: str | None) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric._anndata.annotations import moments
+from groundmetric._anndata.scale import moments
 from groundmetric._anndata.source import Source, pieces, project, read
 
 RANDOM = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric._anndata.cohort import Labelled
-from groundmetric.cli.evaluate import USUAL, make_methods
+from groundmetric.cli.evaluate import USUAL, make_methods, summary
 from groundmetric.evaluation import Comparison
 
 QUICK = ["--sample", "sample", "--label", "condition", "--cells", "30", "--methods", "defaults,euclidean"]
@@ -38,9 +38,8 @@ def cells(tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished(cells, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
-    assert (
-        cli.main(["evaluate", str(cells), *QUICK, "--group", "person", "--permutations", "3", "-o", str(folder)]) == 0
-    )
+    more = ["--group", "person", "--permutations", "3", "--genes", "variance", "-o", str(folder)]
+    assert cli.main(["evaluate", str(cells), *QUICK, *more]) == 0
     return folder
 
 
@@ -70,12 +69,21 @@ def test_a_run_holds_the_comparison(finished):
 def test_the_ensemble_is_compared_with_a_single_learner_and_the_baselines(cells, tmp_path, capsys):
     quick = [*QUICK, "--methods", "groundmetric,single,euclidean", "--group", "person", "--permutations", "3"]
     assert cli.main(["evaluate", str(cells), *quick, "-o", str(tmp_path / "run"), "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)["scores"]) == ["groundmetric", "single", "euclidean"]
+    findings = json.loads(capsys.readouterr().out)
+    assert list(findings["scores"]) == ["groundmetric", "single", "euclidean"]
+    scored = findings["estimators"]
+    assert "TransportClassifier(random_state=0)" in scored["groundmetric"]
+    assert "GroundMetricLearner(random_state=0)" in scored["single"]
+    assert f"groundmetric is {scored['groundmetric']}" in summary(findings)
+    assert f"- groundmetric is {scored['groundmetric']}" in (tmp_path / "run" / "results.md").read_text()
     content = json.loads((tmp_path / "run" / "results.json").read_text())
     found = Comparison.from_dict(content["comparison"])
     assert {found.status(method) for method in found.methods} == {"ok"}
     assert content["permutation_test"]["score"] == "log_probability"
-    assert "groundmetric, against chance: log probability" in (tmp_path / "run" / "results.md").read_text()
+    page = (tmp_path / "run" / "results.md").read_text()
+    assert "groundmetric, against chance: log probability" in page
+    assert "groundmetric is the TransportClassifier that learn fits and predict uses" in page
+    assert "all 60 features are used: the default for 100 or fewer" in page
 
 
 def test_methods_are_what_learn_fits():

@@ -61,7 +61,7 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     told = capsys.readouterr()
     assert told.out.startswith("learned from    6 samples (3 control, 3 disease)")
     assert [line[:16].strip() for line in told.out.splitlines()] == [
-        "learned from", "training", "held out", "what counts", "most important",
+        "learned from", "features", "training", "held out", "what counts", "most important",
     ]  # fmt: skip
     assert "loss" not in told.out
     assert "\r" not in told.err  # no progress bar where there is no terminal
@@ -75,6 +75,9 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     assert findings["held_out"] == {name: float(value) for name, value in entry["scores"].items()}
     assert f"balanced accuracy {findings['held_out']['balanced_accuracy']:.2f}" in told.out
     assert findings["params"]["learner"] == "ensemble"
+    assert "(scored: TransportClassifier, which `groundmetric predict` uses)" in told.out
+    assert f"learning from {findings['features']['text']}" in told.err
+    assert findings["n_cells_in_file"] == ad.read_h5ad(files / "cells.h5ad").n_obs > findings["n_cells"]
 
 
 def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
@@ -85,7 +88,8 @@ def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
     assert findings["params"]["group_key"] == "patient"
     assert findings["epochs"] <= 10
     assert cli.main([*command, "--components", "2", "--force"]) == 0
-    assert " at first, " in capsys.readouterr().out
+    course = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course"))
+    assert "within the margin" in course
     assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
 
 
@@ -93,7 +97,10 @@ def test_labels_of_new_samples_are_predicted(files, tmp_path, capsys):
     command = ["predict", str(files / "run"), str(files / "new.h5ad"), "--cells-per-sample", "30"]
     assert cli.main(command) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3:2] for line in lines] == [["sample", "predicted"], ["S04", "control"], ["S08", "disease"]]
+    assert [line.split()[:3:2] for line in lines[:3]] == [
+        ["sample", "predicted"], ["S04", "control"], ["S08", "disease"],
+    ]  # fmt: skip
+    assert lines[3:] == ["predicted by: TransportClassifier"]
     assert cli.main([*command, "-o", str(tmp_path / "new"), "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     new = ad.read_h5ad(files / "new.h5ad")
@@ -102,12 +109,92 @@ def test_labels_of_new_samples_are_predicted(files, tmp_path, capsys):
         findings["predictions"], expected.obsm["groundmetric_probabilities"].iterrows(), strict=True
     ):
         assert found["probabilities"] == shares.to_dict()
+    assert findings["predicted_by"] == "TransportClassifier"
+    assert [found["typicality"] for found in findings["predictions"]] == expected.obs[
+        "groundmetric_typicality"
+    ].tolist()
     assert sorted(findings["files"]) == sorted(path.name for path in (tmp_path / "new").iterdir())
     np.testing.assert_array_equal(
         ad.read_h5ad(tmp_path / "new" / "cells.h5ad").obsm["X_groundmetric"], new.obsm["X_groundmetric"]
     )
     with open(tmp_path / "new" / "predictions.csv") as file:
         assert [row["predicted"] for row in csv.DictReader(file)] == ["control", "disease"]
+
+
+def test_predictions_are_those_of_the_classifier_in_the_folder(files):
+    run, new = files / "run", ad.read_h5ad(files / "new.h5ad")
+    saved = gm.TransportClassifier.load(run / "predictor.gm")
+    features = gm.GroundMetric.load(run / "metric.gm").features
+    found = gm.tl.transfer(new, run, n_cells=None)
+    D = gm.Distributions(new[:, features].X, new.obs["sample"], features=features)
+    np.testing.assert_array_equal(found.obsm["groundmetric_probabilities"], saved.predict_proba(D))
+    assert "predictor" not in ad.read_h5ad(run / "cells.h5ad").uns["groundmetric"]  # it has a file of its own
+
+
+def test_neighbours_vote_after_a_single_learner_and_where_asked(files, tmp_path, capsys):
+    learn = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "single")]
+    assert cli.main(learn) == 0
+    capsys.readouterr()
+    for run, more in ((tmp_path / "single", []), (files / "run", ["--neighbors", "3"])):
+        assert cli.main(["predict", str(run), str(files / "new.h5ad"), *more]) == 0
+        number = more[1] if more else "5"
+        assert f"predicted by: votes of the {number} nearest training samples" in capsys.readouterr().out
+    assert not (tmp_path / "single" / "predictor.gm").exists()
+
+
+def test_values_on_another_scale_need_force(files, capsys):
+    command = ["predict", str(files / "run"), str(files / "new.h5ad"), "--layer", "counts"]
+    assert cli.main(command) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "on another scale than the values of training: they are whole numbers" in told.err
+    assert "(--force)" in told.err
+
+
+@pytest.mark.filterwarnings("always")
+def test_force_goes_on_with_another_scale(files, capsys):
+    assert cli.main(["predict", str(files / "run"), str(files / "new.h5ad"), "--layer", "counts", "--force"]) == 0
+    told = capsys.readouterr()
+    assert "warning: adata.layers['counts'] is on another scale" in told.err
+    assert "2 of 2 samples (e.g. 'S04') are farther from all training samples" in told.err
+    assert "predicted by: TransportClassifier" in told.out
+    assert "so that what is predicted is a guess: S04, S08" in told.out
+
+
+def test_numbers_of_ordered_labels_are_predicted(files, tmp_path, capsys):
+    cells = ad.read_h5ad(files / "cells.h5ad")
+    cells.obs["dose"] = np.where(cells.obs["condition"] == "disease", 8.0, 2.0) + cells.obs["sample"].isin(
+        ["S02", "S06"]
+    )
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    more = ["--sample", "sample", "--label", "dose", "--target", "ordered", "--epochs", "1"]
+    assert cli.main(["learn", str(tmp_path / "cells.h5ad"), *more, "-o", str(tmp_path / "run")]) == 0
+    assert "(scored: TransportRegressor, which `groundmetric predict` uses)" in capsys.readouterr().out
+    command = ["predict", str(tmp_path / "run"), str(files / "new.h5ad"), "-o", str(tmp_path / "new"), "--json"]
+    assert cli.main(command) == 0
+    findings = json.loads(capsys.readouterr().out)
+    low, high = (found["number"] for found in findings["predictions"])
+    assert low < 5.0 < high
+    assert findings["predicted_by"] == "TransportRegressor"
+    with open(tmp_path / "new" / "predictions.csv") as file:
+        assert [float(row["predicted"]) for row in csv.DictReader(file)] == [low, high]
+    assert cli.main(command[:3]) == 0
+    assert f"{low:.4g}" in capsys.readouterr().out
+
+
+def test_a_damaged_predictor_and_one_of_another_run_are_named(files, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(files / "run", run)
+    content = bytearray((run / "predictor.gm").read_bytes())
+    content[-100] ^= 1
+    (run / "predictor.gm").write_bytes(content)
+    assert cli.main(["predict", str(run), str(files / "new.h5ad")]) == 2
+    assert "predictor.gm' is damaged or no saved TransportClassifier" in capsys.readouterr().err
+    D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    (run / "predictor.gm").unlink()
+    gm.TransportClassifier(gm.GroundMetricEnsemble(1, kinds=["anova"])).fit(D, y).save(run / "predictor.gm")
+    assert cli.main(["predict", str(run), str(files / "new.h5ad")]) == 2
+    assert "is of another run than the metric beside it: learn again" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("always")
@@ -161,6 +248,66 @@ def test_files_that_are_none_are_code_2(files, tmp_path, capsys):
     assert "is no run of groundmetric learn" in capsys.readouterr().err
     assert cli.main(["predict", str(files / "run" / "metric.gm"), str(files / "new.h5ad")]) == 2
     assert "is a bare metric" in capsys.readouterr().err
+
+
+def test_labels_that_are_numbers_are_told_about_their_target_and_printed_rounded(files, tmp_path, capsys):
+    cells = ad.read_h5ad(files / "cells.h5ad")
+    ages = {name: 20.0 + 10.0 / 3.0 * k for k, name in enumerate(cells.obs["sample"].unique())}
+    cells.obs["age"] = cells.obs["sample"].astype(str).map(ages)
+    cells.write_h5ad(tmp_path / "aged.h5ad")
+    command = [
+        "learn",
+        str(tmp_path / "aged.h5ad"),
+        "--sample",
+        "sample",
+        "--label",
+        "age",
+        "-o",
+        str(tmp_path / "run"),
+    ]
+    assert cli.main(command) == 2
+    expected = "--label is 'age', which holds 6 numbers with fractions (20, 23.33, 26.67, …) rather than classes: give "
+    assert capsys.readouterr().err.endswith(f"groundmetric learn: {expected}--target ordered\n")
+    assert cli.main(["evaluate", *command[1:]]) == 2
+    assert "rather than classes: methods are compared on classes" in capsys.readouterr().err
+    assert cli.main([*command, "--target", "ordered", "--epochs", "1", "--learner", "single"]) == 0
+    assert "6 samples (1 of 20, 1 of 23.33, 1 of 26.67, 1 of 30, " in capsys.readouterr().out
+
+
+def test_the_order_of_labels_that_are_text_can_be_given(files, tmp_path, capsys):
+    command = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "run")]
+    assert cli.main([*command, "--target", "ordered"]) == 2
+    assert capsys.readouterr().err.endswith("make it ordered categories, or give --order control,disease\n")
+    assert cli.main([*command, "--order", "disease,control", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings["params"]["order"] == ["disease", "control"]
+    assert findings["learner"]["target"] == "ordered"
+    for order, message in (
+        ("control,disesae", "--order is ['control', 'disesae'], which lacks 'disease': expected the labels of obs["),
+        ("disease,control", "--order is ['disease', 'control'], but target is 'classes': leave one of them out"),
+    ):
+        more = ["--target", "classes"] if order == "disease,control" else []
+        assert cli.main([*command, "--force", "--order", order, *more]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("always")  # of few samples for all neighbours to vote
+def test_a_number_of_genes_means_the_most_variable_ones_in_every_command(files, tmp_path, capsys):
+    command = [str(files / "cells.h5ad"), *LEARN[:6], "--genes", "20", "--json", "-o"]
+    assert cli.main(["learn", *command, str(tmp_path / "run"), "--epochs", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_features"] == 20
+    cells = ad.read_h5ad(files / "cells.h5ad")
+    drawn = gm.tl.learn(files / "cells.h5ad", "sample", "condition", n_cells=30, genes=20, max_epochs=1)
+    values = cells[drawn.obs_names].X
+    values = values.toarray() if hasattr(values, "toarray") else values
+    most = np.argsort(-values.var(axis=0))[:20]
+    assert (
+        set(drawn.var_names)
+        == set(cells.var_names[most])
+        == set(gm.get.metric(tmp_path / "run" / "cells.h5ad").features)
+    )
+    assert cli.main(["evaluate", *command, str(tmp_path / "other"), "--methods", "euclidean", "--n-splits", "2"]) == 0
+    assert "the 20 most variable" in "".join(json.loads(capsys.readouterr().out)["notes"])
 
 
 def test_an_output_that_exists_is_not_overwritten(files, tmp_path, capsys):

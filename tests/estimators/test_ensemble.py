@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from groundmetric import Distributions, GroundMetric, GroundMetricEnsemble, pairwise_distances
 from groundmetric.datasets import make_modes
-from groundmetric.estimators._members import KINDS, Geometry, Member, out_of_bag, parts
+from groundmetric.estimators._members import KINDS, Geometry, Labels, Member, out_of_bag, parts
 
 from .cohorts import FEATURES, PLANTED, cohort, few_regressions
 
@@ -48,7 +48,7 @@ def results(found):
 def masks(codes, groups=None, n_parts=6, seed=0):
     codes = np.asarray(codes)
     groups = np.arange(codes.size) if groups is None else np.asarray(groups)
-    return parts(codes, groups, n_parts, np.random.RandomState(seed))
+    return parts(Labels(np.asarray(codes), np.asarray(groups)), n_parts, np.random.RandomState(seed))
 
 
 def test_parts_are_halves_and_their_complements_with_every_class_on_both_sides():
@@ -407,3 +407,83 @@ def test_numbers_that_cannot_be_learned_from_are_refused(labels, groups, message
 def test_distributions_of_nothing_are_refused():
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         small().fit(np.empty((0, 3)), [])
+
+
+# Strata
+
+
+BATCH = np.random.default_rng(0).permutation(len(D)) % 2
+
+
+def test_one_stratum_is_none(fitted):
+    for one, other in zip(results(small(kinds=KINDS).fit(D, y, strata=["a"] * len(D))), results(fitted), strict=True):
+        assert_array_equal(one, other)
+
+
+def test_strata_go_by_name_and_their_names_do_not_matter():
+    named = pd.Series(np.where(BATCH, "x", "y"), index=D.names)
+    one, other = small().fit(D, y, strata=BATCH), small().fit(D, y, strata=named[::-1])
+    for a, b in zip(results(one), results(other), strict=True):
+        assert_array_equal(a, b)
+
+
+def confounded(seed=0):
+    """Two classes in two batches, six against two and two against six; the batch shifts one feature, and far."""
+    random = np.random.default_rng(seed)
+    codes, batch = np.repeat([0, 1], 8), np.repeat([0, 1, 0, 1], [6, 2, 2, 6])
+    points = random.normal(size=(16, 15, 6)) + 0.3 * random.normal(size=(16, 1, 6))
+    points[:, :, 2] += codes[:, None]
+    points[:, :, 4] += 4.0 * batch[:, None]
+    return Distributions(points.reshape(-1, 6), np.repeat(np.arange(16), 15)), codes, batch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_strata_the_label_is_learned_and_not_the_batch(kind):
+    plain, within = np.zeros(6), np.zeros(6)
+    for seed in range(4):
+        cells, codes, batch = confounded(seed)
+        ensemble = small(n_members=4, kinds=[kind])
+        plain += ensemble.fit(cells, codes).importances_.mean(axis=0) / 4
+        within += ensemble.fit(cells, codes, strata=batch).importances_.mean(axis=0) / 4
+    noise = [0, 1, 3, 5]
+    assert plain[4] / plain[noise].mean() > 2.0
+    assert within[4] / within[noise].mean() < 1.5
+    assert np.argmax(within) == 2
+
+
+def test_parts_have_every_class_of_every_stratum_on_both_sides():
+    codes, batch = np.tile([0, 1], 16), np.repeat([0, 1], 16)
+    for inside in parts(Labels(codes, np.arange(32), batch), 6, np.random.RandomState(0)):
+        counts = np.bincount(2 * batch[inside] + codes[inside], minlength=4)
+        assert_array_equal(counts, 4)
+
+
+def test_batches_that_have_one_class_each_are_an_error():
+    with pytest.raises(ValueError, match="every stratum has labels of one kind only"):
+        small().fit(D, y, strata=y)
+
+
+def test_a_missing_stratum_is_an_error():
+    with pytest.raises(ValueError, match="strata contain a missing value"):
+        small().fit(D, y, strata=[None, *BATCH[1:]])
+
+
+def test_numbers_are_taken_within_strata():
+    """A batch that adds a constant to the numbers changes nothing but the mean."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=len(D))
+    one, other = (
+        small(target="ordered").fit(D, values + shift * BATCH, strata=BATCH).importances_ for shift in (0.0, 10.0)
+    )
+    assert_allclose(one, other, rtol=1e-6)
+
+
+def test_labels_without_meaning_score_at_chance():
+    """Strengths and weights are not chosen by the labels that are scored."""
+    scores = []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        noise = random.normal(size=(16, 10, 8)) + 0.5 * random.normal(size=(16, 1, 8))
+        cells = Distributions(noise.reshape(-1, 8), np.repeat(np.arange(16), 10))
+        scores.append(small(n_members=4).fit(cells, random.permutation(16) % 2).score_)
+    assert abs(np.mean(scores) - np.log(0.5)) < 0.05

@@ -9,6 +9,7 @@ from groundmetric.estimators import _kernel
 from groundmetric.estimators._kernel import (
     KernelModel,
     KernelSpace,
+    balanced_weights,
     log_likelihood,
     read_kernel,
     similarities,
@@ -109,11 +110,12 @@ def test_a_kernel_that_shows_the_classes_is_read_and_one_that_does_not_is_not():
     own = np.array([[0.0, 0.0], [3.0, 0.0]])[CODES] + np.random.default_rng(1).normal(size=(24, 2))
     reading = read_kernel(similarities(distances(own, own), 2.0), CODES, FOLDS, 2)
     assert (reading.held_out.argmax(axis=1) == CODES).mean() > 0.8
-    assert reading.score / 24 > np.log(0.5) + 0.2
+    assert log_likelihood(reading.held_out, CODES) / 24 > np.log(0.5) + 0.2
     chance = []
     for seed in range(6):
         noise = np.random.default_rng(seed).normal(size=(24, 2))
-        chance.append(read_kernel(similarities(distances(noise, noise), 2.0), CODES, FOLDS, 2).score / 24)
+        held_out = read_kernel(similarities(distances(noise, noise), 2.0), CODES, FOLDS, 2).held_out
+        chance.append(log_likelihood(held_out, CODES) / 24)
     assert abs(np.mean(chance) - np.log(0.5)) < 0.08
 
 
@@ -136,3 +138,23 @@ def test_one_surprise_costs_a_bounded_amount():
 def test_the_unit_is_the_median_distance_between_different_ones():
     assert unit_of(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 9.0], [2.0, 9.0, 0.0]])) == 2.0
     assert unit_of(np.zeros((3, 3))) == 1.0
+
+
+def test_with_strata_classes_count_the_same_in_each():
+    codes, strata = np.repeat([0, 1], 8), np.repeat([0, 1, 0, 1], [6, 2, 2, 6])
+    weights = balanced_weights(codes, strata)
+    assert_allclose(np.bincount(2 * strata + codes, weights), 4.0)
+    assert_allclose(balanced_weights(codes[:, None].ravel()), 1.0)
+
+
+def test_a_class_that_a_stratum_lacks_counts_elsewhere():
+    codes, strata = np.array([0, 0, 1, 1, 1, 0]), np.array([0, 0, 0, 1, 1, 1])
+    assert_allclose(np.bincount(codes, balanced_weights(codes, strata)), 3.0)
+    assert_allclose(balanced_weights(np.array([0, 0, 1]), np.array([0, 0, 1])), [0.75, 0.75, 1.5])
+
+
+def test_a_fold_is_predicted_with_the_strength_that_serves_the_others():
+    tried = {0: np.array([[0.9, 0.1], [0.2, 0.8]]), 3: np.array([[0.4, 0.6], [0.1, 0.9]])}
+    folds = [np.array([True, False]), np.array([False, True])]
+    found = _kernel._chosen_by_others(tried, np.array([0, 1]), np.ones(2), folds)
+    assert_array_equal(found, [tried[3][0], tried[0][1]])

@@ -192,7 +192,7 @@ TEXT = np.array(["low", "high"])[SEX]
         ({"target": Ordered(gap=3.0)}, SEVERITY, "gap is 3, but the values of y differ by at most 3"),
         ({"target": "ordered"}, np.ones(N), "y holds only the value 1 for 24 distributions"),
         ({"target": "ordered"}, np.full(N, np.nan), "y holds no value at all"),
-        ({"target": "ordered"}, TEXT, "y holds text (e.g. np.str_('low')), whose order is not known"),
+        ({"target": "ordered"}, TEXT, "y holds text (e.g. 'low'), whose order is not known"),
         ({"target": "ordered"}, pd.Series(TEXT), "whose order is not known"),
         ({"target": "ordered"}, pd.Categorical(TEXT), "categories without an order (['high', 'low'], …)"),
         ({"target": "ordered"}, np.where(SEX, np.inf, 0.0), "infinite"),

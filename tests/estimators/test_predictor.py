@@ -1,5 +1,6 @@
-"""TransportClassifier and TransportRegressor: new distributions, how usual they are, and scikit-learn's contract."""
+"""TransportClassifier and TransportRegressor: new distributions, how usual they are, scikit-learn's contract, files."""
 
+import copy
 import pickle
 import warnings
 
@@ -21,6 +22,7 @@ from groundmetric import (
     TransportRegressor,
 )
 from groundmetric.estimators import UnfamiliarWarning
+from groundmetric.estimators.predictor import unpack_predictor
 
 from .cohorts import FEATURES, PLANTED, cohort, few_regressions
 
@@ -270,3 +272,121 @@ def test_anything_but_an_ensemble_is_refused():
 def test_labels_that_cannot_be_learned_from_are_refused(estimator, labels, message):
     with pytest.raises(ValueError, match=message):
         estimator.fit(D, labels)
+
+
+# Files
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, lambda points: points.astype(np.float32)])
+@pytest.mark.parametrize("max_points", [4, 100])
+def test_what_is_loaded_predicts_the_same_bits(tmp_path, make, max_points):
+    known, new = (Distributions(make(d.points), np.repeat(d.names, d.sizes), features=FEATURES) for d in (D, NEW))
+    labels = np.array(["well", "ill"], dtype=object)[y]
+    saved = TransportClassifier(clone(SMALL).set_params(max_points=max_points), random_state=0).fit(known, labels)
+    saved.save(tmp_path / "c.gm")
+    loaded = TransportClassifier.load(tmp_path / "c.gm")
+    assert_array_equal(loaded.predict_proba(new), saved.predict_proba(new))
+    assert_array_equal(loaded.typicality(new), saved.typicality(new))
+    assert_array_equal(loaded.predict(new), saved.predict(new))
+    assert loaded.classes_.dtype == saved.classes_.dtype
+    assert_array_equal(loaded.metric_.importance(), saved.metric_.importance())
+    assert not hasattr(loaded, "ensemble_")
+    loaded.save(tmp_path / "again.gm")
+    assert (tmp_path / "again.gm").stat().st_size == (tmp_path / "c.gm").stat().st_size
+    assert clone(loaded).get_params()["ensemble__max_points"] == max_points
+
+
+def test_numbers_strata_weights_and_other_classes_survive_a_file(tmp_path, regressor):
+    regressor.save(tmp_path / "r.gm")
+    assert_array_equal(TransportRegressor.load(tmp_path / "r.gm").predict(NEW), regressor.predict(NEW))
+    weighted = Distributions(
+        D.points, np.repeat(D.names, D.sizes), weights=np.random.default_rng(0).uniform(0.5, 2.0, D.points.shape[0])
+    )
+    saved = TransportClassifier(SMALL, random_state=0).fit(weighted, y + 3, strata=np.arange(20) // 2 % 2)
+    saved.save(tmp_path / "c.gm")
+    bare = NEW.with_points(NEW.points)
+    loaded = TransportClassifier.load(tmp_path / "c.gm")
+    assert_array_equal(loaded.predict_proba(bare), saved.predict_proba(bare))
+    assert loaded.classes_.tolist() == [3, 4]
+    assert not hasattr(loaded, "feature_names_in_")
+
+
+def test_a_file_is_small_because_it_has_only_the_features_that_members_use(tmp_path):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(20 * 40, 1000)).astype(np.float32)
+    points[:400, :5] += 1.0
+    wide = Distributions(points, np.repeat(range(20), 40))
+    fitted = TransportClassifier(GroundMetricEnsemble(2, kinds=["univariate"], max_points=20), random_state=0)
+    fitted.fit(wide, np.arange(20) < 10).save(tmp_path / "c.gm")
+    assert (tmp_path / "c.gm").stat().st_size < 0.4 * points.nbytes
+
+
+def test_files_that_are_none_or_damaged_are_named(classifier, regressor, tmp_path):
+    path = tmp_path / "c.gm"
+    classifier.save(path)
+    whole = path.read_bytes()
+    with pytest.raises(ValueError, match=r"holds a TransportClassifier: read it with TransportClassifier\.load"):
+        TransportRegressor.load(path)
+    classifier.metric_.save(tmp_path / "metric.gm")
+    with pytest.raises(ValueError, match=r"is damaged or no saved TransportClassifier.*it does not begin as one"):
+        TransportClassifier.load(tmp_path / "metric.gm")
+    with pytest.raises(ValueError, match=r"metric\.gm"):
+        classifier.save(tmp_path / "metric.gm")
+    for content in (whole[:-50], whole[:400] + b"x" + whole[401:]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="its content does not match its checksum"):
+            TransportClassifier.load(path)
+    path.write_bytes(whole.replace(b'"version": 1', b'"version": 9', 1))
+    with pytest.raises(ValueError, match="format version 9, this groundmetric reads up to 1: update"):
+        TransportClassifier.load(path)
+    with pytest.raises(NotFittedError):
+        TransportClassifier().save(path)
+
+
+def broken(description, arrays, change):
+    description, arrays = copy.deepcopy(description), dict(arrays)
+    change(description, arrays)
+    return description, arrays
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d, a: a.pop("kernel0"), "kernel0"),
+        (lambda d, a: a.update(codes=a["codes"] + 5), "a code is 6, and there are 2 classes"),
+        (lambda d, a: a.update(codes=a["codes"] * 0.5), "codes are no classes"),
+        (lambda d, a: a.update(nearest=a["nearest"][:-1]), "nearest has float64 of shape"),
+        (lambda d, a: a.update(means=a["means"] * np.nan), "means has float64"),
+        (lambda d, a: a.update({"known.bounds": a["known.bounds"] + 1}), "the bounds of known"),
+        (lambda d, a: a.update({"known.uniform": a["known.uniform"][1:]}), "known does not say"),
+        (lambda d, a: a.update({"draw0.columns": a["draw0.columns"] + 10}), "the columns of draw0"),
+        (lambda d, a: a.update(classes=np.array(["a", "b", "c"])), "classes of shape"),
+        (lambda d, a: a.update(strata=np.zeros(3, int)), "strata are none of 20"),
+        (lambda d, a: d.update(estimator="Forest"), "KeyError 'Forest'"),
+        (lambda d, a: d.update(ensemble={"depth": 3}), "TypeError"),
+        (lambda d, a: d["pool"].update(draws=[]), "has no members"),
+        (lambda d, a: d["pool"].update(views=7), "TypeError"),
+        (lambda d, a: d["pool"].update(n_classes=-2), "codes are no classes"),
+        (lambda d, a: d.update(features=["x"]), "1 feature names for 10"),
+    ],
+)
+def test_content_that_does_not_go_together_is_named(classifier, change, message):
+    with pytest.raises(ValueError, match=f"'it' is damaged or no saved TransportClassifier.*{message}"):
+        unpack_predictor(*broken(*classifier.pack(), change), "it")
+
+
+def test_sparse_points_of_a_file_are_checked(tmp_path):
+    thin = D.with_points(sparse.csr_matrix(D.points), FEATURES)
+    packed = TransportClassifier(SMALL, random_state=0).fit(thin, y).pack()
+    assert unpack_predictor(*packed, "it").predict_proba(NEW).shape == (30, 2)
+    with pytest.raises(ValueError, match="draw0 is no sparse matrix"):
+        unpack_predictor(*broken(*packed, lambda d, a: a.update({"draw0.indices": a["draw0.indices"] + 99})), "it")
+    with pytest.raises(ValueError, match="the indices of draw0 are no whole numbers"):
+        unpack_predictor(*broken(*packed, lambda d, a: a.update({"draw0.indptr": a["draw0.indptr"] * 1.0})), "it")
+
+
+def test_classes_that_no_file_can_hold_are_refused(tmp_path):
+    fitted = TransportClassifier(SMALL, random_state=0).fit(D, y)
+    fitted.classes_ = np.array([(1, 2), None], dtype=object)
+    with pytest.raises(TypeError, match="only text and numbers can be saved, make all labels text"):
+        fitted.save(tmp_path / "c.gm")

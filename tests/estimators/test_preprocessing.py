@@ -1,8 +1,14 @@
 """Features are chosen from the training part alone, whatever method follows."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
 from groundmetric.estimators.preprocessing import SelectedFeatures
@@ -81,3 +87,63 @@ def test_a_comparison_gives_it_groups_and_scores(cohort):
 def test_an_impossible_rule_is_an_error(cohort):
     with pytest.raises(ValueError, match="rule is 0"):
         SelectedFeatures(gm.baselines.Euclidean(), 0).fit(*cohort)
+
+
+def test_steps_on_points_in_a_pipeline_are_the_steps_beforehand(cohort):
+    D, y = cohort
+    pipeline = make_pipeline(gm.PointwiseTransformer(StandardScaler()), gm.PointwiseTransformer(PCA(2)),
+                             gm.TransportKNeighborsClassifier(3)).fit(D, y)  # fmt: skip
+    points = make_pipeline(StandardScaler(), PCA(2)).fit_transform(D.points)
+    direct = gm.TransportKNeighborsClassifier(3).fit(D.with_points(points), y)
+    np.testing.assert_array_equal(pipeline.predict_proba(D), direct.predict_proba(D.with_points(points)))
+
+
+def test_a_pipeline_is_fitted_anew_in_every_split_and_searched(cohort):
+    D, y = cohort
+    pipeline = make_pipeline(gm.PointwiseTransformer(PCA(2)), gm.TransportKNeighborsClassifier(3))
+    assert cross_val_score(pipeline, D, y, cv=2, error_score="raise").shape == (2,)
+    search = GridSearchCV(
+        pipeline, {"pointwisetransformer__transformer__n_components": [1, 2]}, cv=2, error_score="raise"
+    )
+    assert search.fit(D, y).best_params_["pointwisetransformer__transformer__n_components"] in (1, 2)
+
+
+def test_names_of_distributions_stay_and_those_of_features_follow(cohort):
+    D, _ = cohort
+    D = gm.Distributions(D.points, np.repeat([f"S{k}" for k in range(12)], 20), features=["a", "b", "c"],
+                         annotations={"kind": np.arange(240)})  # fmt: skip
+    scaled = gm.PointwiseTransformer(StandardScaler()).fit_transform(D)
+    assert (scaled.names, scaled.features) == (D.names, ["a", "b", "c"])
+    np.testing.assert_array_equal(scaled.annotations["kind"], D.annotations["kind"])
+    assert gm.PointwiseTransformer(PCA(2)).fit_transform(D).features == ["pca0", "pca1"]
+    with pytest.raises(ValueError, match="X has 2 features, but the transformer was fitted to 3"):
+        gm.PointwiseTransformer(PCA(2)).fit(D).transform(D.with_points(D.points[:, :2]))
+    with pytest.raises(TypeError, match="expected a scikit-learn transformer"):
+        gm.PointwiseTransformer(3).fit(D)
+
+
+def test_a_bare_step_says_how_to_do_it(cohort):
+    with pytest.raises(TypeError, match=r"PointwiseTransformer\(StandardScaler\(\)\)"):
+        make_pipeline(StandardScaler(), gm.GroundMetricLearner()).fit(*cohort)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        gm.GroundMetricLearner(max_epochs=2, random_state=0),
+        gm.TransportKNeighborsClassifier(3),
+        gm.TransportKNeighborsRegressor(3),
+        gm.TransportClassifier(gm.GroundMetricEnsemble(2, kinds=["anova"]), random_state=0),
+        gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=2), margins=[1.0], strengths=[0.1], random_state=0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_estimators_take_lists_of_arrays_and_arrays_of_three_dimensions(cohort, estimator):
+    D, y = cohort
+    cube = D.points.reshape(12, 20, 3)
+    direct = clone(estimator).fit(D, y)
+    for X in (list(cube), cube):
+        fitted = clone(estimator).fit(X, pd.Series(y, index=np.arange(12) + 5))
+        for name in ("predict", "transform"):
+            if hasattr(estimator, name):
+                np.testing.assert_array_equal(getattr(fitted, name)(X), getattr(direct, name)(D))

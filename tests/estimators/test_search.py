@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
+from groundmetric.estimators._averages import average_metric, of_unit_spread, reference_metric
 from groundmetric.estimators.grid import (
     Setting,
-    average_metric,
     balanced_mean,
     chosen,
     clear_gain,
@@ -21,8 +21,6 @@ from groundmetric.estimators.grid import (
     fit_in,
     nearest,
     neighbourhood_probabilities,
-    of_unit_spread,
-    reference_metric,
     softened_scores,
 )
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GroupKFold
 
-from groundmetric import GroundMetricLearner
+from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import (
     Comparison,
     compare,
@@ -20,6 +20,7 @@ from groundmetric.evaluation import (
     paired_t,
     scores,
     shuffled,
+    wilson,
 )
 
 from .methods import euclidean, failing, knowing, means, oracle, tiny_cohort
@@ -61,7 +62,60 @@ def test_shuffled_splits_are_averaged_with_the_corrected_t(on_shuffled):
     assert (found.low, found.high) == (max(expected.low, 0.0), expected.high)
     one, other = (on_shuffled.scores("roc_auc")[method] for method in ("knowing", "Euclid"))
     found, expected = on_shuffled.difference("knowing", "Euclid", "roc_auc"), paired_t(one, other, 6 / 12)
-    assert (found.value, found.p) == (expected.value, expected.p)
+    assert found.value == expected.value
+    tested = np.unique(np.concatenate([test for _, test in on_shuffled.splits]))
+    _, counts = np.unique(np.asarray(NAMES)[tested], return_counts=True)
+    assert found.p == pytest.approx(
+        max(expected.p, 2.0 ** (1 - 9 / np.sum(1 / counts)))
+    )  # three classes of equal weight
+
+
+def all_right(n_patients, n_samples):
+    """A method that knows the answer, on patients of two classes with so many samples each."""
+    y = np.repeat(np.arange(n_patients) % 2, n_samples)
+    points = y[:, None] + np.linspace(0.0, 0.1, y.size)[:, None]
+    patients = np.repeat(np.arange(n_patients), n_samples)
+    return Distributions(points, np.arange(y.size)), y, patients
+
+
+@pytest.mark.parametrize(
+    "cv", [leave_one_group_out, lambda groups: shuffled(groups % 2, groups=groups, n_splits=40, random_state=0)]
+)
+@pytest.mark.parametrize("score", ["accuracy", "balanced_accuracy", "macro_f1", "roc_auc"])
+def test_all_right_is_not_certain_and_patients_count_not_samples(cv, score):
+    for n_samples in (1, 3):
+        E, y, patients = all_right(12, n_samples)
+        methods = {"one": means(0), "other": means()}
+        found = compare(methods, E, y, cv=cv(patients), groups=patients, points=False, n_neighbors=1)
+        estimate, expected = found.estimate("one", score), wilson(1.0, 12)
+        assert (estimate.value, estimate.high, estimate.how) == (1.0, 1.0, "Wilson")
+        assert estimate.low == pytest.approx(expected.low)
+        difference = found.difference("one", "other", score)
+        assert (difference.value, difference.p) == (0.0, 1.0)
+        assert difference.high == -difference.low == pytest.approx(1.0 - expected.low)
+
+
+def test_no_difference_is_surer_than_its_patients_allow():
+    """All of five patients agree: that happens once in sixteen times by chance."""
+    patients, y = np.repeat(np.arange(5), 2), np.tile([0, 1], 5)
+    E = Distributions(y[:, None] + 0.0, np.arange(10))
+    truth, half = dict(enumerate(y)), {d: label if d % 4 < 2 else 1 - label for d, label in enumerate(y)}
+    methods = {"right": oracle([0, 1], truth), "wrong": oracle([0, 1], {d: 1 - label for d, label in truth.items()})}
+    methods["half"] = oracle([0, 1], half)
+    found = compare(methods, E, y, cv=leave_one_group_out(patients), groups=patients, points=False)
+    assert found.difference("right", "half").value == pytest.approx(0.4)
+    assert found.difference("right", "half").p >= 2.0**-4
+    difference = found.difference("right", "wrong")
+    assert difference.low > 0.0
+    assert difference.p == pytest.approx(2.0**-4)
+
+
+def test_the_estimator_that_was_scored_is_named(on_folds):
+    text = on_folds.to_markdown()
+    for name, method in TWO.items():
+        assert on_folds.estimators[name].startswith(type(method).__name__)
+        assert f"- {name} is {on_folds.estimators[name]}" in text
+    assert Comparison.from_dict(on_folds.to_dict()).estimators == on_folds.estimators
 
 
 def test_folds_are_pooled_in_each_round_and_drawn_anew(on_folds):

@@ -318,3 +318,26 @@ def test_an_ensemble_has_its_own_way_to_hold_out(arguments, message):
     D, y = _ensemble_cohort(0, 0.0)
     with pytest.raises(ValueError, match=message):
         permutation_test(gm.GroundMetricEnsemble(), D, y, n_permutations=1, **arguments)
+
+
+def test_numbers_are_tested_out_of_bag():
+    D, _ = _ensemble_cohort(0, 0.0)
+    values = D.means()[:, 2]
+    for method in (gm.GroundMetricEnsemble(2, target="ordered"), gm.TransportRegressor()):
+        found = permutation_test(method, D, values, n_permutations=19, random_state=0)
+        assert found.p == pytest.approx(1 / 20)
+        assert found.score == "log_likelihood"
+    shuffled = np.random.RandomState(1).permutation(values)
+    assert permutation_test(gm.TransportRegressor(), D, shuffled, n_permutations=19, random_state=0).p > 0.05
+
+
+def test_a_batch_that_goes_with_the_label_is_no_finding_within_strata():
+    """Six against two in each batch, and nothing but the batch sets distributions apart."""
+    y, batch = np.repeat([0, 1], 8), np.repeat([0, 1, 0, 1], [6, 2, 2, 6])
+    points = np.random.RandomState(0).normal(size=(16, 15, 6))
+    points[:, :, 1] += 4.0 * batch[:, None]
+    D = gm.Distributions(points.reshape(-1, 6), np.repeat(np.arange(16), 15))
+    ensemble = gm.GroundMetricEnsemble(2)
+    within = permutation_test(ensemble, D, y, strata=batch, n_permutations=39, random_state=0)
+    assert within.p > 0.1
+    assert within.exchanged == "distributions within strata"

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from groundmetric.evaluation import bootstrap, corrected_t, holm, paired_bootstrap, paired_t, resample
+from groundmetric.evaluation import bootstrap, corrected_t, holm, paired_bootstrap, paired_t, resample, wilson
+from groundmetric.evaluation.statistics import Difference, containing, n_units, sure_as
 
 SCORES = np.array([0.7, 0.8, 0.75, 0.9, 0.65])
 
@@ -124,3 +125,44 @@ def test_holm_against_the_definition():
     assert_allclose(holm([0.5, np.nan, 0.01]), [0.5, np.nan, 0.02])
     assert_array_equal(holm([0.9, 0.8]), [1.0, 1.0])
     assert holm([]).size == 0
+
+
+@pytest.mark.parametrize(("right", "n"), [(12, 12), (0, 12), (8, 10), (1, 2), (499, 1000)])
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_wilson_is_that_of_scipy(right, n, confidence):
+    found = wilson(right / n, n, confidence=confidence)
+    expected = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
+    assert_allclose([found.low, found.high], expected, atol=1e-12)
+    assert found.low <= found.value <= found.high
+    assert np.isnan(wilson(0.5, 0).low)
+
+
+def test_units_that_count_the_same_are_counted_and_one_that_counts_for_all_is_one():
+    units = np.repeat(np.arange(4), 3)
+    assert n_units(units, np.ones(12)) == pytest.approx(4.0)
+    assert n_units(np.arange(12), np.ones(12)) == pytest.approx(12.0)
+    assert n_units(units, (units == 2).astype(float)) == 1.0
+    assert n_units(units, np.zeros(12)) == 0.0
+    # Two and eighteen of a class, classes counting the same: little more is known than from the two.
+    assert n_units(np.arange(20), np.repeat([1 / 2, 1 / 18], [2, 18])) == pytest.approx(4 / (1 / 2 + 1 / 18))
+
+
+def test_a_difference_is_no_surer_than_its_units_allow():
+    wide = Difference(0.2, 0.1, 0.3, 1e-6, "bootstrap")
+    assert sure_as(wide, 5) == Difference(0.2, 0.1, 0.3, 2.0**-4, "bootstrap")
+    assert sure_as(wide, 50) == wide
+    flat = sure_as(Difference(1.0, 1.0, 1.0, 0.0, "corrected t"), 12)
+    assert (flat.value, flat.high, flat.p) == (1.0, 1.0, 2.0**-11)
+    assert flat.low == pytest.approx(wilson(1.0, 12).low)
+    unknown = Difference(0.2, np.nan, np.nan, np.nan, "")
+    assert sure_as(unknown, 5) is unknown
+
+
+def test_intervals_of_draws_are_widened_to_their_values():
+    draws = np.random.default_rng(0).uniform(size=(50, 3))
+    low, high = containing(np.array([-1.0, 0.5, 2.0]), draws, 0.9)
+    assert (low[0], high[2]) == (-1.0, 2.0)
+    assert_allclose([low[1], high[1]], np.quantile(draws[:, 1], [0.05, 0.95]))
+    assert np.isnan(containing(np.zeros(3), draws[:0])).all()
+    skewed = bootstrap(lambda weights: np.where(np.all(weights == 1.0, axis=-1), 0.9, 0.1), np.full((9, 4), 2.0))
+    assert (skewed.value, skewed.low, skewed.high) == (0.9, 0.1, 0.9)

@@ -1,11 +1,9 @@
-"""Flows against plans; relevance of kinds of points: known answers, groups and draws."""
+"""Flows against plans; costs of pairs under weights."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from groundmetric import Distributions, GroundMetric
-from groundmetric.interpret import annotation_relevance, flow
+from groundmetric.interpret import flow
 from groundmetric.interpret.flows import PairCosts, partners
 
 
@@ -54,27 +52,6 @@ def test_what_cannot_be_moved(case):
         flow(case.D, "ill", "control", case.learner, "cell_type", y=case.y)
 
 
-def test_shares_sum_to_one_and_the_right_type_is_first_and_sure(case):
-    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=200)
-    np.testing.assert_allclose(found.share.sum(), 1.0)
-    first = int(found.share.argmax())
-    assert found.values[first] == case.acts_in
-    assert found.first[first] > 0.95
-    low, high = found.interval
-    assert np.all(low <= high)
-    assert low[first] > np.delete(high, first).max()
-    assert found.table()["value"][0] == case.acts_in
-
-
-def test_relevance_shares_out_how_much_farther_other_classes_are(case):
-    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2)
-    distances = case.learner.distances(case.D)
-    other = case.y[:, None] != case.y
-    own = ~other & ~np.eye(len(case.D), dtype=bool)
-    between, within = distances[other].mean(), distances[own].mean()
-    np.testing.assert_allclose(found.mass @ found.relevance, (between - within) / between)
-
-
 def test_weights_of_pair_costs_are_copies_that_are_not_compared_with_each_other():
     random = np.random.RandomState(0)
     codes = np.array([0, 0, 0, 1, 1])
@@ -91,23 +68,3 @@ def test_weights_of_pair_costs_are_copies_that_are_not_compared_with_each_other(
             counted += 1
             expected += [costs[rows][~same].mean(axis=0), costs[rows][same].mean(axis=0)]
     np.testing.assert_allclose(PairCosts(pairs, costs, codes).means(weights), expected / counted)
-
-
-def test_what_is_named_by_points_is_not_taken_for_being_in_the_order_of_the_distributions():
-    points, owner = np.arange(12.0)[:, None], np.tile(list("abcd"), 3)
-    D = Distributions(points, owner)
-    kinds = pd.Series(np.arange(12) % 3, [f"cell {k}" for k in range(12)])
-    metric, y = GroundMetric.euclidean(1), ["u", "u", "v", "v"]
-    with pytest.raises(ValueError, match=r"annotation is named by points, .* annotation\.to_numpy\(\)\[D\.order\]"):
-        annotation_relevance(metric, D, y, kinds, n_draws=2)
-    assert len(annotation_relevance(metric, D, y, kinds.to_numpy()[D.order], n_draws=2).values) == 3
-
-
-def test_groups_are_drawn_together(case):
-    groups = np.arange(len(case.D)) // 6  # one group per class: nothing varies
-    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=groups, n_draws=20)
-    np.testing.assert_allclose(found.draws, np.tile(found.share, (20, 1)))
-    one = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=["a"] * len(case.D), n_draws=20)
-    assert np.isnan(one.interval).all()
-    with pytest.raises(ValueError, match="confidence is 95"):
-        annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2, confidence=95)

@@ -205,9 +205,23 @@ def test_axes_share_out_the_distances(learner, expected):
 
 
 def test_relevance_shares_out_the_difference(learner, expected):
-    found = interpret.annotation_relevance(learner, D, CLASSES, ANNOTATION, max_partners=N, n_draws=2)
+    one = np.zeros(D.points.shape[0])
+    found = interpret.annotation_relevance(learner, D, CLASSES, one, max_partners=N, n_draws=2)
     between, within = mean_costs(expected)
     assert np.sum(found.relevance * found.mass) == pytest.approx((between - within) / between, rel=1e-6)
+    assert found.composition == 0.0
+
+
+def test_as_much_mass_as_possible_stays_with_its_kind(learner):
+    kinds = np.unique(ANNOTATION, return_inverse=True)[1]
+    way = shipping(D, learner.metric_, kinds)(0, 1)
+    sent, received = (
+        np.bincount(kinds[D.bounds[k] : D.bounds[k + 1]], D.weights[D.bounds[k] : D.bounds[k + 1]], kinds.max() + 1)
+        for k in (0, 1)
+    )
+    kept = kinds[way.rows] == kinds[way.cols]
+    found = np.bincount(kinds[way.rows[kept]], way.mass[kept], kinds.max() + 1)
+    assert_allclose(found, np.minimum(sent, received), rtol=1e-9, atol=1e-12)
 
 
 def test_shipments_are_an_optimal_plan(learner, expected):

@@ -3,13 +3,23 @@
 import numpy as np
 import ot
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.feature_selection import f_classif
 
 from groundmetric import Distributions
 from groundmetric.learning import features
-from groundmetric.learning.features import FeatureDistances, design, feature_ratios, quantile_functions
+from groundmetric.learning.features import (
+    FeatureDistances,
+    design,
+    feature_ratios,
+    importance_interval,
+    quantile_functions,
+    within_strata,
+)
 
 N_FEATURES, PLANTED = 12, 7
 ONES = np.ones(N_FEATURES)
@@ -194,3 +204,58 @@ def test_some_features_always_count(n_features):
     gains = -np.arange(1.0, n_features + 1)
     expected = np.where(np.arange(n_features) < 3, 1.0, 0.0)
     assert_array_equal(features.strongest_features(gains), expected)
+
+
+BATCH = np.repeat([0, 1, 0, 1], [6, 2, 2, 6])  # six of a class against two of the other in each
+IN_BATCHES = 3
+
+
+def in_batches(seed=0):
+    """The cohort, with a second feature that is shifted in one of two batches."""
+    D = cohort(seed)
+    points = D.points.copy()
+    points[np.repeat(BATCH, 15) == 1, IN_BATCHES] += 3.0
+    return D.with_points(points)
+
+
+def test_within_strata_a_feature_of_the_batch_is_not_one_of_the_label():
+    D = in_batches()
+    quantiles = quantile_functions(D, ONES)
+    t = [
+        FeatureDistances(found, np.random.RandomState(0)).statistics(CODES)
+        for found in (quantiles, within_strata(quantiles, BATCH))
+    ]
+    for plain, within in (t, [feature_ratios(quantiles, CODES, strata)[0] for strata in (None, BATCH)]):
+        assert plain[IN_BATCHES] > 1.0
+        assert within[IN_BATCHES] < 0.4 * plain[IN_BATCHES]
+        assert np.argmax(within) == PLANTED
+
+
+def test_ratios_within_strata_are_those_of_an_analysis_of_variance_with_two_factors():
+    random = np.random.default_rng(0)
+    values = random.normal(size=(16, 1, 3)) + CODES[:, None, None] + 2.0 * BATCH[:, None, None]
+    ratios, spread = feature_ratios(values, CODES, BATCH)
+    both = np.column_stack([np.ones(16), BATCH, CODES]).astype(float)
+    rests = [np.linalg.lstsq(x, values[:, 0], rcond=None)[1] for x in (both[:, :2], both)]
+    rest = rests[1] / 13
+    assert_allclose(ratios, (rests[0] - rests[1]) / (rest + features._FLOOR * np.median(rest)), rtol=1e-6)
+    assert_allclose(spread, np.sqrt(rest), rtol=1e-9)
+
+
+@given(
+    hnp.arrays(float, 5, elements=st.floats(0, 1)), hnp.arrays(float, (7, 5), elements=st.floats(0, 1)),
+    st.floats(0.01, 0.99),
+)  # fmt: skip
+def test_intervals_contain_their_importance_and_are_shares(importance, refits, confidence):
+    low, high = importance_interval(importance, refits, confidence)
+    assert np.all((low >= 0) & (low <= importance) & (importance <= high) & (high <= 1))
+    percentiles = np.quantile(refits, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0, method="inverted_cdf")
+    assert np.all(low <= percentiles[1] + 1e-12)
+    assert np.all(high >= percentiles[0] - 1e-12)
+
+
+def test_an_interval_is_as_wide_on_either_side_as_refits_vary_even_where_all_are_below():
+    """Refits scatter weight over more features: those of a strong one may all be below its importance."""
+    refits = np.array([[0.04], [0.09], [0.16]])
+    low, high = importance_interval(np.array([0.36]), refits, 0.9999)
+    np.testing.assert_allclose([low, high], [[0.04], [0.49]], atol=1e-3)  # weights 0.2 and 0.6 + (0.4 - 0.3)

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import groundmetric as gm
+from groundmetric.interpret import ViewScores
 
 D, y = gm.datasets.make_modes(1, 1.0, offsets=(1.5, 4.5, 7.5, 10.5), points_per_mode=5, random_state=0)
 FLAT = gm.GroundMetric([[2.0, 0.0], [0.0, 1.0]], ["signal", "noise 1"])
@@ -18,3 +19,4 @@ HISTORY = {
     "saved": np.array([0, 5, 0]),
     "validation_loss": np.full(3, np.nan),
 }
+VIEWS = ViewScores({"means": -0.6, "learned": -0.2}, overall=-0.1, chance=-0.69, of_classes=True)

@@ -32,6 +32,9 @@ def test_points_are_points_of_the_data_in_their_class_colour(ax):
 
 def test_points_of_sparse_data_and_other_features(ax):
     thin = gm.Distributions(sparse.csr_matrix(D.points), np.repeat(D.names, D.sizes))
+    with pytest.raises(ValueError, match="features holds 'absent': there are 2 features"):
+        pl.points(D, y, ax, features=("signal", "absent"))
+    assert pl.points(D, y, features=("noise 1", "signal")).get_xlabel() == "noise 1"
     marks = pl.points(thin, y, ax, features=(1, 0), n=10_000).collections[0]
     assert len(marks.get_offsets()) == len(D.points)
     assert_allclose(np.sort(np.asarray(marks.get_offsets())[:, 0]), np.sort(D.points[:, 1]))
@@ -213,28 +216,100 @@ def test_components_are_in_units_of_the_spread_and_their_squares_are_the_importa
     assert_allclose(np.sum(shown**2, axis=1), np.sort(metric.importance())[::-1])
 
 
-def test_history_draws_loss_and_shares(ax):
-    loss, active, saved = pl.history(HISTORY, ax).lines
-    assert_allclose(loss.get_xdata(), [1, 2, 3])
-    assert_allclose(loss.get_ydata(), [100.0, 50.0, 20.0])
+def test_history_draws_the_share_of_triplets_that_pull(ax):
+    (active,) = pl.history(HISTORY, ax).lines
+    assert_allclose(active.get_xdata(), [1, 2, 3])
     assert_allclose(active.get_ydata(), [90.0, 50.0, 20.0])
-    assert_allclose(saved.get_ydata(), [0.0, 50.0, 0.0])
+    assert ax.get_ylabel() == "triplets within the margin (%)"
+    assert len(ax.texts) == 0
 
 
-def test_history_draws_the_held_out_loss_where_there_is_one(ax):
-    lines = pl.history({**HISTORY, "validation_loss": np.array([0.5, 0.4, 0.3])}, ax).lines
-    assert_allclose(lines[1].get_ydata(), [100.0, 80.0, 60.0])
+def test_history_draws_the_held_out_loss_where_there_is_one_and_marks_the_best(ax):
+    held_out, training, best = pl.history({**HISTORY, "validation_loss": np.array([0.5, 0.3, 0.4])}, ax).lines
+    assert_allclose(held_out.get_ydata(), [0.5, 0.3, 0.4])
+    assert_allclose(training.get_ydata(), HISTORY["loss"])
+    assert_allclose((best.get_xdata(), best.get_ydata()), [[2], [0.3]])
 
 
-def test_history_of_a_loss_that_starts_at_0_is_relative_to_its_largest(ax):
-    loss = pl.history({**HISTORY, "loss": np.array([0.0, 0.2, 0.05])}, ax).lines[0]
-    assert_allclose(loss.get_ydata(), [0.0, 100.0, 25.0])
-    assert loss.get_label() == "loss (100% is the largest, 0.2)"
-
-
-def test_history_of_one_epoch_without_loss(ax):
+def test_history_says_where_nothing_is_left_to_learn(ax):
     pl.history({name: values[:1] * 0 for name, values in HISTORY.items()}, ax)
     ax.figure.canvas.draw()
+    assert "nothing is left to learn" in ax.texts[0].get_text()
+    assert ax.get_ylim()[1] >= 10
+
+
+def test_history_of_an_ensemble_draws_each_view_against_chance():
+    ensemble = gm.GroundMetricEnsemble(2, kinds=["univariate"], random_state=0).fit(D, y)
+    ax = pl.history(ensemble)
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    drawn = {name: line.get_xdata()[0] for name, line in zip(names, (k for k in ax.lines if k.get_gid()), strict=True)}
+    found = gm.interpret.view_scores(ensemble)
+    assert drawn == {"all views": found.overall, **found.scores}
+    assert set(found.scores) == {"means", "euclidean", "univariate", "votes"}
+    assert_allclose(ax.lines[0].get_xdata(), np.log(1 / 3))  # guessing among three classes
+    assert found.overall == ensemble.score_
+    assert ax.get_xlabel() == "held-out log-probability per sample"
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"loss": [1.0]}, r"has no 'active', the share of triplets that pull: it has \['loss'\]"),
+        ({"active": []}, "has no epoch: learning was interrupted before the first was done"),
+    ],
+)
+def test_a_history_without_epochs_is_an_error(record, message):
+    with pytest.raises(ValueError, match=message):
+        pl.history(record)
+
+
+def test_confusion_counts_what_is_predicted_as_what(ax):
+    true, predicted = ["b", "a", "b", "b"], ["b", "a", "a", "c"]
+    pl.confusion(true, predicted, ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b", "c"]
+    assert [int(text.get_text()) for text in ax.texts] == [1, 0, 0, 1, 1, 1, 0, 0, 0]
+    assert_allclose(ax.images[0].get_array()[1], 100 / 3)
+    assert "balanced accuracy 0.67" in ax.get_xlabel()  # of a and b: none is of class c
+    for given, message in (((true, None), "predicted is missing"), ((true, predicted[1:]), "4 true and 3 predicted")):
+        with pytest.raises(ValueError, match=message):
+            pl.confusion(*given)
+    with pytest.raises(ValueError, match="labels are numbers with fractions, not classes"):
+        pl.confusion([0.5, 1.0], [0.25, 1.0])
+
+
+def test_confusion_of_an_ensemble_is_of_its_held_out_predictions():
+    classifier = gm.TransportClassifier(gm.GroundMetricEnsemble(2, kinds=["anova"]), random_state=0).fit(D, y)
+    held_out = classifier.ensemble_.held_out_.argmax(axis=1)
+    expected = [int(np.sum((y == a) & (held_out == b))) for a in range(3) for b in range(3)]
+    for predictor in (classifier, classifier.ensemble_):
+        assert [int(text.get_text()) for text in pl.confusion(y, predictor).texts] == expected
+
+
+def test_clustermap_is_the_clustered_heatmap_with_names():
+    one, other = pl.clustermap(DISTANCES, y, names=D.names), pl.heatmap(DISTANCES, y, names=D.names, order="clusters")
+    assert_array_equal(one.images[0].get_array(), other.images[0].get_array())
+    assert [text.get_text() for text in one.get_yticklabels()] == [text.get_text() for text in other.get_yticklabels()]
+
+
+def test_a_matrix_and_its_names_must_fit():
+    with pytest.raises(ValueError, match=r"distances have shape \(12, 3\): expected a square matrix"):
+        pl.clustermap(np.zeros((12, 3)), y)
+    with pytest.raises(ValueError, match="names has 2 entries for 12 distributions"):
+        pl.heatmap(DISTANCES, y, names=["a", "b"])
+
+
+def test_ellipse_of_two_of_many_features_is_that_of_their_block(ax):
+    metric = gm.GroundMetric([[1.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 2.0]], ["a", "b", "c"])
+    for features in (("a", "c"), (0, 2)):
+        drawn = pl.ellipse(metric, features=features).patches[-1]
+        assert_allclose((drawn.width, drawn.height, drawn.angle), (2.0, 1.0, 90.0))
+    assert pl.ellipse(metric, ax, features=("a", "c")).get_xlabel() == "a (relative weight)"
+    with pytest.raises(ValueError, match=r"has 3 features: an ellipse needs exactly two; name them, .*\('b', 'c'\)"):
+        pl.ellipse(metric)
+    with pytest.raises(ValueError, match=r"features holds 'd': there are 3 features, e\.g\. \['a', 'b', 'c'\]"):
+        pl.ellipse(metric, features=("a", "d"))
+    with pytest.raises(ValueError, match="features is 'ab': expected two of them"):
+        pl.ellipse(metric, features="ab")
 
 
 def test_a_learner_is_as_good_as_its_metric_and_its_history():

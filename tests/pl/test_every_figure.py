@@ -1,5 +1,9 @@
 """Every figure is drawn on the axes it was given, in the style, with names and colours that can be told apart."""
 
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -7,10 +11,17 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 
 from groundmetric import pl
+from groundmetric.interpret import flow
 from groundmetric.pl.style import percent
 
-from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
+from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, VIEWS, D, y
 
+FLOW = flow(D, D.names[0], D.names[1], FLAT, np.arange(len(D.points)) % 2)
+STABILITY = SimpleNamespace(
+    features=["signal", "noise 1"], importance=np.array([0.8, 0.2]), refits=np.array([[0.7, 0.3], [0.9, 0.1]]),
+    interval=np.array([[0.7, 0.1], [0.9, 0.3]]), selected=np.array([1.0, 0.5]), null=np.array([[0.5, 0.5]]),
+    discoveries=None, confidence=0.95,
+)  # fmt: skip
 PLOTS = {
     "points": lambda ax=None: pl.points(D, y, ax),
     "projection": lambda ax=None: pl.projection(BROAD, D, y, ax),
@@ -24,6 +35,11 @@ PLOTS = {
     "clustered heatmap": lambda ax=None: pl.heatmap(
         DISTANCES, {"class": y, "side": PLACES[:, 0] > 0}, ax, order="clusters"
     ),
+    "history of an ensemble": lambda ax=None: pl.history(VIEWS, ax),
+    "held-out history": lambda ax=None: pl.history({**HISTORY, "validation_loss": np.array([0.5, 0.4, 0.3])}, ax),
+    "heatmap with long names": lambda ax=None: pl.heatmap(DISTANCES, y, ax, names=[f"sample {k} of 12" for k in y]),
+    "clustermap": lambda ax=None: pl.clustermap(DISTANCES, y, ax, names=D.names),
+    "confusion": lambda ax=None: pl.confusion(y, np.roll(y, 1), ax),
     "components": lambda ax=None: pl.components(BROAD, ax),
     "cells": lambda ax=None: pl.cells(PLACES, y, ax),
 }
@@ -71,6 +87,49 @@ def test_axes_are_labelled_and_legends_lie_outside_of_the_data(plot):
     if ax.get_legend() is not None:
         place, data = ax.get_legend().get_window_extent(), ax.get_window_extent()
         assert place.y0 >= data.y1 or place.x0 >= data.x1
+
+
+NAMED = {
+    "cells": lambda **o: pl.cells(PLACES, y, **o), "clustermap": lambda **o: pl.clustermap(DISTANCES, y, **o),
+    "components": lambda **o: pl.components(FLAT, **o), "confusion": lambda **o: pl.confusion(y, y, **o),
+    "ellipse": lambda **o: pl.ellipse(FLAT, **o), "embedding": lambda **o: pl.embedding(DISTANCES, y, **o),
+    "flow": lambda **o: pl.flow(FLOW, **o), "heatmap": lambda **o: pl.heatmap(DISTANCES, y, **o),
+    "history": lambda **o: pl.history(HISTORY, **o), "importance": lambda **o: pl.importance(FLAT, **o),
+    "points": lambda **o: pl.points(D, y, **o), "projection": lambda **o: pl.projection(FLAT, D, y, **o),
+    "scores": lambda **o: pl.scores({"a": (0.5, 0.4, 0.6)}, **o),
+    "stability": lambda **o: pl.stability(STABILITY, **o),
+}  # fmt: skip
+
+
+def test_dir_shows_plots_and_no_helpers():
+    assert dir(pl) == sorted(NAMED)
+    assert all(callable(getattr(pl, name)) for name in dir(pl))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_plot_is_saved_and_shown_as_in_scanpy(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "scanpy", raising=False)
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(1))
+    ax = NAMED[name](save="_kang.png", show=True)
+    assert (tmp_path / "figures" / f"{name}_kang.png").read_bytes().startswith(b"\x89PNG")
+    assert shown == [1]
+    assert NAMED[name](show=False) is not ax
+    assert shown == [1]
+
+
+def test_files_have_scanpys_names_or_are_where_a_path_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "scanpy", raising=False)
+    for save in (True, "_a", "_b.svg", Path("c.png"), "deep/d.pdf"):
+        pl.importance(FLAT, save=save)
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*"))
+    assert found == ["c.png", "deep/d.pdf", "figures/importance.pdf", "figures/importance_a.pdf",
+                     "figures/importance_b.svg"]  # fmt: skip
+    monkeypatch.setitem(sys.modules, "scanpy", SimpleNamespace(settings=SimpleNamespace(figdir=tmp_path / "of scanpy")))
+    pl.importance(FLAT, save=True)
+    assert (tmp_path / "of scanpy" / "importance.pdf").exists()
 
 
 def test_names_are_shown_as_they_are_and_many_classes_fit(ax):

@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
+from groundmetric._anndata.store import Stored
 from groundmetric.interpret.axes import classical_scaling
 from groundmetric.pl.style import COLOURS
 
@@ -42,23 +43,38 @@ def samples():
 def cells():
     """What `tl.learn` leaves."""
     random = np.random.RandomState(1)
-    metric = gm.GroundMetric(random.normal(size=(2, 30)), variances=random.uniform(1, 2, 30))
+    names = [f"GENE{k}" for k in range(30)]
+    metric = gm.GroundMetric(random.normal(size=(2, 30)), names, variances=random.uniform(1, 2, 30))
     obs = {
         "cell_type": pd.Categorical.from_codes(np.arange(200) % 10, [f"type {k}" for k in range(10)]),
         "condition": np.where(np.arange(200) < 100, "a", "b"),
         "score": np.arange(200.0),
     }
     adata = anndata.AnnData(random.rand(200, 30).astype(np.float32), obs=pd.DataFrame(obs, index=map(str, range(200))))
-    adata.var_names = [f"GENE{k}" for k in range(30)]
+    adata.var_names = names
     adata.var["symbol"] = [f"symbol {k}" for k in range(30)]
     adata.var["groundmetric_importance"] = metric.importance()
     adata.varm["groundmetric_components"] = metric.components.T
     adata.obsm["X_groundmetric"] = metric.project(adata.X)
-    adata.uns["groundmetric"] = {
-        "history": {"loss": np.array([0.5, 0.2]), "active": np.array([0.9, 0.4])}
-        | {"solved": np.array([9, 3]), "saved": np.array([0, 6])}
-    }
+    stored = Stored("groundmetric", metric, np.zeros(30), {"label_key": "condition"}, pd.Series(["a"], ["S0"]))
+    adata.uns["groundmetric"] = stored.entry() | {"history": {"loss": np.array([0.5, 0.2]), "active": [0.9, 0.4]}}
     return adata, metric
+
+
+@pytest.fixture
+def held_out(cells):
+    """What `tl.learn` leaves by an ensemble, of six samples."""
+    adata, _ = cells
+    adata.obs["condition"] = pd.Categorical(adata.obs["condition"], ["b", "a"])
+    adata.uns["condition_colors"] = ["#ff0000", "#00ff00"]
+    names = [f"S{k}" for k in range(6)]
+    adata.uns["groundmetric"]["ensemble"] = {
+        "samples": np.array(names, dtype=object), "labels": np.array(list("aaabbb"), dtype=object),
+        "predicted": np.array(list("aababb"), dtype=object), "classes": np.array(["a", "b"], dtype=object),
+        "out_of_bag": np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))),
+        "score": -0.3, "chance": -0.69, "views": {"learned": -0.2, "means": -0.5},
+    }  # fmt: skip
+    return adata
 
 
 def colours_by_name(ax):
@@ -209,27 +225,138 @@ def test_importance_reads_var_with_other_names_and_columns_of_intervals(cells):
     )
 
 
-def test_an_ensemble_has_no_history(cells):
-    adata, _ = cells
-    adata.uns["groundmetric"] = {"ensemble": {}}
-    with pytest.raises(ValueError, match=r"uns\['groundmetric'\] is of an ensemble, which has no history of epochs"):
-        pl.history(adata)
-    adata.uns["groundmetric"] = {"metric": {}}  # as `tl.transfer` leaves it
+def test_history_of_adata_is_of_views_or_of_epochs_or_an_error(cells, held_out):
+    ax = pl.history(held_out)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["all views", "learned", "means"]
+    assert [line.get_xdata()[0] for line in ax.lines if line.get_gid()] == [-0.3, -0.2, -0.5]
+    del held_out.uns["groundmetric"]["ensemble"]["views"]
+    with pytest.raises(ValueError, match="was written by an older version, without scores of the views: learn again"):
+        pl.history(held_out)
+    del held_out.uns["groundmetric"]["ensemble"]
+    assert_allclose(pl.history(held_out).lines[0].get_ydata(), [90, 40])
+    del held_out.uns["groundmetric"]["history"]  # as `tl.transfer` leaves it
     with pytest.raises(ValueError, match=r"has no history of epochs: give the AnnData that tl\.learn was run on"):
-        pl.history(adata)
-    ensemble = gm.GroundMetricEnsemble()
-    ensemble.importances_ = np.zeros((1, 2))
-    with pytest.raises(ValueError, match="GroundMetricEnsemble is of an ensemble"):
-        pl.history(ensemble)
+        pl.history(held_out)
+    with pytest.raises(TypeError, match="int has no history: give a fitted learner"):
+        pl.history(3)
+
+
+@pytest.mark.parametrize("draw", [pl.clustermap, pl.heatmap])
+def test_cells_after_an_ensemble_give_the_distances_of_their_samples(held_out, draw):
+    ax = draw(held_out, names=True)
+    rows = [int(text.get_text()[1:]) for text in ax.get_yticklabels()]
+    expected = held_out.uns["groundmetric"]["ensemble"]["out_of_bag"]
+    assert_array_equal(ax.images[0].get_array(), expected[np.ix_(rows, rows)])
+    assert colours_by_name(ax) == {"b": "#ff0000", "a": "#00ff00"}
+    assert ax.child_axes[-1].get_ylabel() == "out-of-bag distance"
+    assert sum(len(marks.get_offsets()) for marks in pl.embedding(held_out).collections) == 6
+
+
+def test_out_of_bag_distances_are_drawn_where_there_are_some_unless_others_are_named(samples):
+    samples.obsp["groundmetric_out_of_bag"] = 2.0 * samples.obsp["groundmetric_distances"]
+    most = samples.obsp["groundmetric_distances"].max()
+    assert pl.heatmap(samples, color="batch").images[0].get_array().max() == 2 * most
+    for obsp in ("distances", "groundmetric_distances"):
+        assert pl.clustermap(samples, color="batch", obsp=obsp).images[0].get_array().max() == most
+    del samples.obsm["X_umap"]
+    drawn = [pl.embedding(samples, color="batch", obsp=obsp).collections for obsp in (None, "distances")]
+    wide, narrow = (np.ptp(np.vstack([marks.get_offsets() for marks in one])) for one in drawn)
+    assert wide == pytest.approx(2 * narrow)
+
+
+def test_a_heatmap_of_a_learned_number_is_in_its_order(samples):
+    samples.uns["groundmetric"] = {"params": {"label_key": "age"}}
+    samples.obs["age"] = np.random.RandomState(0).permutation(N) / 3.0
+    order = np.argsort(samples.obs["age"].to_numpy())
+    ax = pl.heatmap(samples, names=True)
+    assert [text.get_text() for text in ax.get_yticklabels()] == samples.obs_names[order].tolist()
+    assert ax.get_legend() is None
+    assert ax.get_ylabel() == "samples, from low to high age"
+    assert len(pl.clustermap(samples).child_axes) == 2
+
+
+def test_confusion_of_cells_and_of_samples_is_of_held_out_predictions(held_out, samples):
+    ax = pl.confusion(held_out)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["b", "a"]  # in the order of the categories
+    assert [int(text.get_text()) for text in ax.texts] == [2, 1, 1, 2]
+    samples.uns["groundmetric"] = {"params": {"label_key": "condition"}}
+    with pytest.raises(ValueError, match=r"has no 'groundmetric_held_out': only an ensemble predicts"):
+        pl.confusion(samples)
+    samples.obs["groundmetric_held_out"] = samples.obs["condition"].where(
+        np.arange(N) < 8
+    )  # four are no training samples
+    assert [int(text.get_text()) for text in pl.confusion(samples).texts] == [4, 0, 0, 4]
+    del samples.uns["groundmetric"]
+    with pytest.raises(ValueError, match="does not say which label was learned"):
+        pl.confusion(samples)
+
+
+def test_cells_of_a_single_learner_have_no_distances_between_samples(cells):
+    adata, _ = cells
+    for draw in (pl.clustermap, pl.heatmap, pl.embedding, pl.confusion):
+        with pytest.raises(ValueError, match=r"adata has a row per cell, and .*: draw gm\.tl\.samples\(adata\)"):
+            draw(adata)
+    assert plt.get_fignums() == []
+
+
+def test_the_label_that_was_learned_is_the_colour_unless_another_is_named(cells, samples):
+    assert set(colours_by_name(pl.cells(cells[0]))) == {"a", "b"}
+    samples.uns["groundmetric"] = {"params": {"label_key": "condition"}}
+    for draw in (pl.embedding, pl.heatmap, pl.clustermap):
+        assert set(colours_by_name(draw(samples))) == {"sick", "healthy"}
+
+
+def test_embedding_of_several_colours_is_a_panel_each(samples):
+    panels = pl.embedding(samples, color=["condition", "age", "batch", "condition"])
+    assert len(panels) == 4
+    assert len({panel.figure for panel in panels}) == 1
+    assert panels[0].get_legend().get_texts()[0].get_text() == "condition:"
+    assert_array_equal(panels[1].collections[0].get_array(), samples.obs["age"])
+    panels[0].figure.canvas.draw()
+    _, given = plt.subplots(1, 2)
+    assert pl.embedding(samples, color=["age", "batch"], ax=given) == list(given)
+
+
+def test_importance_counts_the_genes_of_the_metric(learned):
+    features = learned.uns["groundmetric"]["metric"]["features"]
+    assert len(features) < learned.n_vars
+    ax = pl.importance(learned, n=5)
+    assert any(text.get_text().startswith(f"the other {len(features) - 5}: ") for text in ax.texts)
+    segments = ax.collections[0].get_segments()  # between which the members lie, without being asked for
+    best = learned.var["groundmetric_importance"].idxmax()
+    ends = 100 * learned.var.loc[best, ["groundmetric_importance_low", "groundmetric_importance_high"]]
+    assert_allclose(segments[0][:, 0], ends.astype(float))
+    assert len(pl.importance(learned, intervals=False).collections) == 0
+    with pytest.raises(ValueError, match="n is 0"):
+        pl.importance(learned, n=0)
+
+
+def test_a_metric_on_a_representation_has_its_dimensions_as_features(original):
+    adata = original.copy()
+    adata.obsm["X_two"] = np.asarray(adata.X[:, :2].todense() if hasattr(adata.X, "todense") else adata.X[:, :2])
+    gm.tl.learn(adata, "sample", "condition", use_rep="X_two", n_cells=20, n_members=2)
+    names = {text.get_text() for text in pl.importance(adata).get_yticklabels()}
+    assert names == {"X_two_0", "X_two_1"}
+    assert pl.ellipse(adata).get_xlabel() == "X_two_0 (relative weight × spread)"
+    assert len(pl.components(adata).get_yticklabels()) == 2
+
+
+def test_ellipse_of_adata_draws_two_genes_or_says_why_not(cells):
+    adata, metric = cells
+    with pytest.raises(ValueError, match=r"'learned' has 30 features: an ellipse needs exactly two; name them, e\.g\."):
+        pl.ellipse(adata)
+    drawn = pl.ellipse(adata, features=("GENE3", "GENE5")).patches[-1]
+    expected = pl.ellipse(metric, features=(3, 5), variances=metric.variances[[3, 5]]).patches[-1]
+    assert_allclose((drawn.width, drawn.height, drawn.angle), (expected.width, expected.height, expected.angle))
 
 
 def test_components_and_history_of_adata_are_those_of_the_metric(cells):
     adata, metric = cells
     one, other = pl.components(adata, n=30).images[0], pl.components(metric, n=30).images[0]
     assert_allclose(one.get_array(), other.get_array(), atol=1e-9)
-    loss, _, saved = pl.history(adata).lines
-    assert_allclose(loss.get_ydata(), [100, 40])
-    assert_allclose(saved.get_ydata(), [0, 100 * 6 / 9])
+    assert_allclose(pl.history(adata).lines[0].get_ydata(), [90, 40])
+    symbols = [text.get_text() for text in pl.components(adata, n=3, gene_symbols="symbol").get_yticklabels()]
+    assert symbols[0] == f"symbol {metric.importance().argmax()}"
 
 
 def test_adata_is_left_as_it_is(cells, samples):
@@ -258,7 +385,8 @@ def test_adata_is_left_as_it_is(cells, samples):
         (lambda a: pl.cells(a), "color is missing: name a column of adata.obs, which has .*, or a gene"),
         (lambda a: pl.cells(a, color=["age", "batch"], ax=plt.figure().add_subplot()), "ax has 1 axes for 2 colours"),
         (lambda a: pl.importance(a), "adata.var has no 'groundmetric_importance'"),
-        (lambda a: pl.components(a), "adata.varm has no 'groundmetric_components'"),
+        (lambda a: pl.components(a), "adata.uns has no 'groundmetric'"),
+        (lambda a: pl.ellipse(a), "adata.uns has no 'groundmetric'"),
         (lambda a: pl.history(a), "adata.uns has no 'groundmetric'"),
     ],
 )
@@ -268,14 +396,18 @@ def test_what_is_not_there_is_an_error_that_says_what_is(samples, draw, message)
 
 
 def test_an_error_leaves_no_figure_behind(samples):
-    for draw in (pl.embedding, pl.heatmap, pl.cells):
+    for draw in (pl.embedding, pl.heatmap, pl.clustermap, pl.cells):
         with pytest.raises(ValueError, match="nonsense"):
             draw(samples, color="nonsense")
+        with pytest.raises(ValueError, match="nonsense"):
+            draw(samples, color=["batch", "nonsense"])
     assert plt.get_fignums() == []
 
 
 def test_cells_need_places(cells):
     adata, _ = cells
+    with pytest.raises(ValueError, match=r"adata has shape \(3,\): expected AnnData, or coordinates of two columns"):
+        pl.cells([1.0, 2.0, 3.0], ["a", "b", "b"])
     del adata.obsm["X_groundmetric"]
     with pytest.raises(ValueError, match=r"adata.obsm has neither 'X_umap' nor 'X_groundmetric': name a basis of \[\]"):
         pl.cells(adata, color="condition")

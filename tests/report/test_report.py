@@ -21,7 +21,7 @@ from groundmetric import cli
 from groundmetric.interpret.axes import average_linkage, classical_scaling
 from groundmetric.report import summary
 from groundmetric.report.content import Column, Evaluation, SampleMap
-from groundmetric.report.summary import association, cautions_of, cautions_of_training
+from groundmetric.report.summary import cautions_of, cautions_of_training
 from groundmetric.report.write import figures_of_page, inline, render
 from groundmetric.report.write import page as page_of
 
@@ -327,13 +327,15 @@ def test_cautions_of_few_unequal_and_small_samples_and_of_patients():
     assert "--group patient" in found["Several samples of a patient"]
 
 
-def test_association_by_permutation_agrees_with_the_exact_one_in_kind():
-    random = np.random.default_rng(0)
-    one, other = pd.Series(random.integers(3, size=60).astype(str)), pd.Series(random.integers(3, size=60).astype(str))
-    strength, p = association(one, other)
-    assert strength < 0.4
-    assert p > 0.05
-    assert association(one, one) == (1.0, pytest.approx(1 / 2000))
+def test_batch_effect_is_suspected_where_the_nearest_samples_are_of_the_same_batch():
+    table = cohort_table(batch=["x", "y"] * 10, donor=[f"P{k // 2}" for k in range(20)])
+    at = np.random.default_rng(0).normal(size=20) + 50.0 * (table["batch"] == "y").to_numpy()
+    found = cautions_of(table, "condition", "sample", None, np.abs(at[:, None] - at))
+    (text,) = (caution.text for caution in found if caution.title == "Suspected batch effect")
+    assert "of 100% of the samples the nearest has the same batch (by chance 4" in text
+    assert "% of the squared distances (by chance " in text
+    assert ", condition 0%" in text
+    assert "--batch batch" in text
 
 
 def scored(value, p_lead, p_chance):

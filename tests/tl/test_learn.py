@@ -46,7 +46,7 @@ def test_everything_is_where_others_look_for_it(learned):
     assert entry["version"] == gm.__version__
     assert entry["params"] == {
         "sample_key": "sample", "label_key": "condition", "genes": "variance", "n_cells": 40, "random_state": 0,
-        "raw_counts": False, "learner": "ensemble",
+        "raw_counts": False, "share_negative": 0.0, "learner": "ensemble",
     }  # fmt: skip
     assert dict(zip(*entry["labels"].values(), strict=True))["S01"] == "control"
     assert "history" not in entry
@@ -122,11 +122,10 @@ def test_patients_are_not_divided(cohort):
         (None, {}, {}, "ensemble"),
         (None, {"max_epochs": 3, "n_jobs": 2, "target": "ordered"}, {}, "ensemble"),
         (None, {"n_members": 3}, {}, "ensemble"),
-        (None, {"n_components": None, "checkpoint": None}, {"batch_key": None}, "ensemble"),
+        (None, {"n_components": None, "checkpoint": None}, {"resample": None}, "ensemble"),
         (None, {"margin": 1.0}, {}, "single"),
         (None, {"form": "diagonal"}, {}, "single"),
         (None, {"target": gm.learning.Ordered(gap=1.0)}, {}, "single"),
-        (None, {}, {"batch_key": "batch"}, "single"),
         (None, {}, {"resample": True}, "single"),
         ("single", {}, {}, "single"),
     ],
@@ -365,6 +364,31 @@ def test_values_that_are_no_numbers_are_named(cohort, value):
         learn(cohort, n_cells=None, genes="all")
 
 
+def test_which_features_are_learned_from_is_said(cohort, capsys):
+    learn(cohort, verbose=1)
+    found, n = cohort.uns["groundmetric"]["features"], len(gm.get.metric(cohort).features)
+    text = f"{n} of 150 features (variance above the average); {150 - n} were left out: the default for genes"
+    assert found == {"rule": "variance", "n_selected": n, "n_features": 150, "text": text}
+    assert f"learning from {found['text']}" in capsys.readouterr().err
+
+
+def test_the_default_choice_of_features_does_not_depend_on_their_units(cohort):
+    """Markers and measurements are all learned from, in whatever units; the variance rule would take the largest."""
+    panel = cohort[:, :60].copy()
+    units = np.where(np.arange(60) < 3, 1000.0, 1.0)
+    wide = cohort.copy()
+    wide.X = cohort.X.toarray() - 1.0  # below 0: no counts
+    for adata in (panel, wide):
+        adata.X = adata.X.toarray() if hasattr(adata.X, "toarray") else adata.X
+        adata.X = adata.X * np.resize(units, adata.n_vars)
+        learn(adata, n_members=1, kinds=["univariate"])
+        assert gm.get.metric(adata).features == adata.var_names.tolist()
+        assert adata.uns["groundmetric"]["params"]["genes"] == "all"
+        assert adata.uns["groundmetric"]["features"]["text"].startswith(f"all {adata.n_vars} features: the default")
+    learn(panel, genes="variance", n_members=1, kinds=["univariate"])
+    assert gm.get.metric(panel).features == panel.var_names[:3].tolist()
+
+
 def test_genes_of_the_same_name_are_refused_where_they_are_selected(cohort):
     cohort.var_names = [*cohort.var_names[:-1], cohort.var_names[0]]
     with pytest.raises(ValueError, match=r"have the name of another.*var_names_make_unique"):
@@ -401,3 +425,49 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
 def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
     with pytest.raises(ValueError, match="use GroundMetricLearner on Distributions"):
         make_learner(options, 0)
+
+
+def test_an_order_of_labels_means_ordered_categories(cohort):
+    """And another order is another metric: from three labels on."""
+    names = cohort.obs["sample"].unique()
+    grade = {name: ["mild", "moderate", "severe"][k % 3] for k, name in enumerate(names)}
+    cohort.obs["grade"] = cohort.obs["sample"].astype(str).map(grade)
+    options = {"learner": "single", "n_cells": 20, "max_epochs": 3, "init": "random"}
+
+    def components(order):
+        gm.tl.learn(cohort, "sample", "grade", order=order, **options)
+        assert cohort.uns["groundmetric"]["params"]["order"].tolist() == order
+        return gm.get.metric(cohort).components
+
+    with pytest.raises(
+        ValueError, match=r"'grade', which holds text whose order .* or give order=\['mild', 'moderate', "
+    ):
+        gm.tl.learn(cohort, "sample", "grade", target="ordered", **options)
+    one, other = components(["mild", "moderate", "severe"]), components(["moderate", "mild", "severe"])
+    assert not np.array_equal(one, other)
+    cohort.obs["grade"] = pd.Categorical(cohort.obs["grade"], ["mild", "moderate", "severe"], ordered=True)
+    gm.tl.learn(cohort, "sample", "grade", target="ordered", **options)
+    np.testing.assert_array_equal(gm.get.metric(cohort).components, one)
+    for order, message in (
+        (["mild", "moderate"], "which lacks 'severe': expected the labels of obs"),
+        (["mild", "moderate", "severe", "mild"], "which has a label twice"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gm.tl.learn(cohort, "sample", "grade", order=order, **options)
+
+
+def test_genes_may_be_a_number_of_the_most_variable(cohort):
+    gm.tl.learn(cohort, "sample", "condition", genes=12, n_cells=None, learner="single", max_epochs=1)
+    values = cohort.X.toarray() if hasattr(cohort.X, "toarray") else cohort.X
+    expected = cohort.var_names[np.sort(np.argsort(-values.var(axis=0), kind="stable")[:12])]
+    assert gm.get.metric(cohort).features == expected.tolist()
+    with pytest.raises(ValueError, match="genes is 0: expected a number of at least 1"):
+        gm.tl.learn(cohort, "sample", "condition", genes=0)
+
+
+def test_numbers_with_fractions_are_no_classes(cohort):
+    cohort.obs["age"] = cohort.obs["sample"].cat.codes / 3.0 if hasattr(cohort.obs["sample"], "cat") else 0.5
+    with pytest.raises(
+        ValueError, match=r"label_key is 'age', which holds .* rather than classes: give target='ordered'"
+    ):
+        gm.tl.learn(cohort, "sample", "age")

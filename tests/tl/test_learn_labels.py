@@ -16,15 +16,18 @@ def distributions(adata):
     return gm.Distributions(values[:, values.var(axis=0) > values.var(axis=0).mean()], adata.obs["sample"].astype(str))
 
 
-def test_a_batch_key_is_the_learners_strata(cohort):
-    gm.tl.learn(cohort, "sample", "condition", batch_key="batch", n_cells=None, max_epochs=3)
+@pytest.mark.parametrize("kind", ["single", "ensemble"])
+def test_a_batch_key_is_the_learners_strata(cohort, kind):
+    more = {"max_epochs": 3, **({"n_members": 2} if kind == "ensemble" else {})}
+    learner = None if kind == "ensemble" else kind
+    gm.tl.learn(cohort, "sample", "condition", learner=learner, batch_key="batch", n_cells=None, **more)
     D = distributions(cohort)
     samples = cohort.obs.drop_duplicates("sample").set_index("sample").loc[D.names]
-    expected = gm.GroundMetricLearner(max_epochs=3, random_state=0).fit(
-        D, samples["condition"].astype(str).to_numpy(), strata=samples["batch"].to_numpy()
-    )
-    np.testing.assert_allclose(gm.get.metric(cohort).components, expected.components_, rtol=1e-5, atol=1e-7)
-    assert cohort.uns["groundmetric"]["params"]["batch_key"] == "batch"
+    plain = (gm.GroundMetricEnsemble if kind == "ensemble" else gm.GroundMetricLearner)(**more, random_state=0)
+    expected = plain.fit(D, samples["condition"].astype(str).to_numpy(), strata=samples["batch"].to_numpy())
+    np.testing.assert_allclose(gm.get.metric(cohort).components, expected.components_, rtol=1e-5, atol=1e-5)
+    params = cohort.uns["groundmetric"]["params"]
+    assert (params["batch_key"], params["learner"]) == ("batch", kind)
 
 
 def test_batches_that_do_not_fit_are_named(cohort):

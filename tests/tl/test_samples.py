@@ -80,6 +80,19 @@ def test_what_is_the_same_for_all_cells_of_a_sample_is_carried_over(learned, tab
     assert (table.obsm["cell_types"].sum(axis=1) == table.obs["n_cells"]).all()
 
 
+def test_the_number_of_cells_is_that_of_the_file_whatever_was_drawn(cohort, tmp_path):
+    cohort.write_h5ad(tmp_path / "cells.h5ad")
+    options = {"n_members": 1, "kinds": ["univariate"]}
+    part = gm.tl.learn(tmp_path / "cells.h5ad", "sample", "condition", n_cells=20, **options)
+    sizes = cohort.obs["sample"].value_counts().to_dict()
+    assert part.obs["sample"].value_counts().max() == 20 < min(sizes.values())
+    part.write_h5ad(tmp_path / "part.h5ad")
+    for found in (gm.tl.samples(part), gm.tl.samples(tmp_path / "part.h5ad")):
+        assert found.obs["n_cells"].to_dict() == sizes
+    by_patient = gm.tl.samples(part, sample_key="patient").obs["n_cells"]
+    assert by_patient.to_dict() == part.obs["patient"].value_counts().to_dict()  # of others than were learned from
+
+
 def test_values_are_means_of_the_drawn_cells(learned, table):
     drawn = learned[learned.obs["groundmetric_sampled"], table.var_names]
     expected = drawn.to_df().groupby(drawn.obs["sample"], observed=True).mean().loc[table.obs_names]

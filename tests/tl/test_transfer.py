@@ -1,11 +1,13 @@
-"""tl.transfer: new samples by genes in any order, with some missing and others more."""
+"""tl.transfer: labels by what was scored; genes in any order, with some missing and others more; scales that differ."""
 
 import anndata as ad
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
 import groundmetric as gm
+from groundmetric.estimators import UnfamiliarWarning
 
 
 def transfer(new, train, **options):
@@ -30,23 +32,82 @@ def test_labels_of_new_samples_are_predicted(plain, halves):
     assert (new.obs["groundmetric_predicted"] == new.obs["condition"]).all()
 
 
-def test_it_is_what_the_classifier_says(plain, halves):
-    train, _ = halves
-    result, new = plain
-    metric = gm.get.metric(train)
-    D = {}
-    for name, adata in (("train", train), ("new", new)):
+def as_distributions(halves, new):
+    """Drawn cells of training and of new samples with the genes of the metric, and the labels of the first."""
+    metric, D = gm.get.metric(halves[0]), []
+    for adata in (halves[0], new):
         cells = adata[adata.obs["groundmetric_sampled"], metric.features]
-        D[name] = gm.Distributions(cells.X, cells.obs["sample"], features=metric.features)
-    labels = dict(zip(*train.uns["groundmetric"]["labels"].values(), strict=True))
-    known = gm.TransportKNeighborsClassifier(5, metric=metric).fit(
-        D["train"], [labels[name] for name in D["train"].names]
-    )
-    np.testing.assert_allclose(result.obsm["groundmetric_probabilities"], known.predict_proba(D["new"]), rtol=1e-6)
-    expected = gm.pairwise_distances(D["new"], D["train"], metric=metric)
+        D.append(gm.Distributions(cells.X, cells.obs["sample"], features=metric.features))
+    labels = dict(zip(*halves[0].uns["groundmetric"]["labels"].values(), strict=True))
+    return *D, np.array([labels[name] for name in D[0].names])
+
+
+def test_it_is_what_the_scored_classifier_says(plain, halves):
+    train, new, labels = as_distributions(halves, plain[1])
+    scored = gm.TransportClassifier(gm.GroundMetricEnsemble(random_state=0)).fit(train, labels)
+    found = plain[0]
+    np.testing.assert_array_equal(found.obsm["groundmetric_probabilities"], scored.predict_proba(new))
+    np.testing.assert_array_equal(found.obs["groundmetric_typicality"], scored.typicality(new))
+    np.testing.assert_array_equal(halves[0].uns["groundmetric"]["ensemble"]["held_out"], scored.ensemble_.held_out_)
+    assert found.uns["groundmetric"]["predicted_by"] == "TransportClassifier"
+
+
+def test_neighbours_vote_where_they_are_asked_for_or_there_is_no_predictor(plain, halves):
+    train, new, labels = as_distributions(halves, plain[1])
+    metric = gm.get.metric(halves[0])
+    known = gm.TransportKNeighborsClassifier(5, metric=metric).fit(train, labels)
+    older = halves[0].copy()
+    del older.uns["groundmetric"]["predictor"]
+    for found, _ in (transfer(halves[1], halves[0], n_neighbors=5), transfer(halves[1], older)):
+        np.testing.assert_allclose(found.obsm["groundmetric_probabilities"], known.predict_proba(new), rtol=1e-6)
+        assert found.uns["groundmetric"]["predicted_by"] == "votes of the 5 nearest training samples"
+        assert "groundmetric_typicality" not in found.obs
+    expected = gm.pairwise_distances(new, train, metric=metric)
+    result, cells = plain
     np.testing.assert_allclose(result.obsm["X_groundmetric_distances"], expected, rtol=1e-6)
-    assert result.uns["groundmetric"]["training_samples"].tolist() == D["train"].names
-    np.testing.assert_allclose(new.obsm["X_groundmetric"], metric.project(new[:, metric.features].X), rtol=1e-6)
+    assert result.uns["groundmetric"]["training_samples"].tolist() == train.names
+    np.testing.assert_allclose(cells.obsm["X_groundmetric"], metric.project(cells[:, metric.features].X), rtol=1e-6)
+
+
+def test_a_sample_that_is_far_from_all_is_called_a_guess(halves):
+    train, new = halves
+    odd = new.copy()
+    odd.X[(odd.obs["sample"] == "S04").to_numpy()] *= 4.0
+    with pytest.warns(UnfamiliarWarning, match=r"1 of 4 samples \(e\.g\. 'S04'\) are farther.*is a guess") as caught:
+        found, _ = transfer(odd, train)
+    assert [warning.category for warning in caught] == [UnfamiliarWarning]
+    assert found.obs_names[found.obs["groundmetric_far"]].tolist() == ["S04"]
+    assert found.obs["groundmetric_typicality"]["S04"] == pytest.approx(1 / 7)
+    assert found.obs["groundmetric_typicality"].drop("S04").min() > 1 / 7
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+def test_ordered_labels_are_predicted_as_numbers(halves, numbers, tmp_path):
+    train, new = (adata.copy() for adata in halves)
+    ill = train.obs["condition"] == "disease"
+    train.obs["stage"] = np.where(ill, 4.0, 1.0) + 0.5 * train.obs["sample"].isin(["S02", "S07"])
+    if not numbers:
+        grades = pd.Categorical.from_codes(
+            ill.astype(int) * 2 + train.obs["sample"].isin(["S02", "S07"]), list("zyxw"), ordered=True
+        )
+        train.obs["stage"] = grades
+    gm.tl.learn(train, "sample", "stage", n_cells=40, target="ordered", n_members=2, kinds=["univariate"])
+    assert train.uns["groundmetric"]["ensemble"]["scores"]["r2"] > 0.2
+    train.write_h5ad(tmp_path / "train.h5ad")
+    found, cells = transfer(new, tmp_path / "train.h5ad")
+    order = np.where(found.obs["condition"] == "disease", 1, 0)
+    number = found.obs["groundmetric_number"]
+    assert number[order == 0].max() < number[order == 1].min()
+    assert found.uns["groundmetric"]["predicted_by"] == "TransportRegressor"
+    assert "groundmetric_probability" not in found.obs
+    if numbers:
+        np.testing.assert_array_equal(found.obs["groundmetric_predicted"], number)
+    else:
+        predicted = found.obs["groundmetric_predicted"]
+        assert predicted.cat.categories.tolist() == list("zyxw")
+        assert predicted.cat.codes.tolist() == number.round().clip(0, 3).astype(int).tolist()
+    found.write_h5ad(tmp_path / "found.h5ad")
+    assert cells.obs["groundmetric_predicted"].notna().all()
 
 
 @pytest.mark.filterwarnings("ignore:Variable names are not unique")
@@ -62,6 +123,8 @@ def test_other_order_and_more_genes_make_no_difference(plain, halves):
             found.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"], rtol=1e-9
         )
         np.testing.assert_allclose(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"], rtol=1e-9)
+        shares = (one.obsm["groundmetric_probabilities"] for one in (found, plain[0]))
+        np.testing.assert_allclose(*shares, rtol=1e-9)
 
 
 def test_the_order_of_cells_makes_no_difference(halves):
@@ -95,6 +158,8 @@ def test_missing_genes_count_as_their_mean_in_training(halves):
     np.testing.assert_allclose(
         found.obsm["X_groundmetric_distances"], expected.obsm["X_groundmetric_distances"], rtol=1e-5
     )
+    shares = (one.obsm["groundmetric_probabilities"] for one in (found, expected))
+    np.testing.assert_allclose(*shares, rtol=1e-4)
 
 
 def test_too_many_missing_genes_are_an_error_with_examples(halves):
@@ -129,6 +194,7 @@ def test_training_from_a_file(plain, halves, kind, tmp_path, write_zarr):
     write_zarr(bare, path) if kind == "zarr" else bare.write_h5ad(path)
     found, _ = transfer(new, tmp_path if kind == "folder" else path)
     np.testing.assert_array_equal(found.obsm["X_groundmetric_distances"], plain[0].obsm["X_groundmetric_distances"])
+    assert found.obsm["groundmetric_probabilities"].equals(plain[0].obsm["groundmetric_probabilities"])
 
 
 def test_a_bare_metric_places_cells_but_knows_no_samples(plain, halves, tmp_path):
@@ -182,20 +248,35 @@ def test_what_comes_out_can_be_compared_written_and_read(plain, halves, tmp_path
         transfer(halves[1], new)
 
 
-def test_raw_counts_are_noticed_unless_training_had_them(halves):
+def test_values_on_another_scale_are_an_error_unless_forced(halves):
     train, new = halves
-    with pytest.warns(UserWarning, match="look like raw counts"):
+    with pytest.raises(ValueError, match=r"layers\['counts'\] is on another scale.*raw counts.*force=True"):
         transfer(new, train, layer="counts")
-    raw = train.copy()
-    with pytest.warns(UserWarning, match="look like raw counts"):
-        gm.tl.learn(raw, "sample", "condition", layer="counts", max_epochs=2)
-    transfer(new, raw)  # takes the layer of training
-    _, cells = transfer(new, raw, layer="X")
-    np.testing.assert_allclose(
-        cells.obsm["X_groundmetric"], gm.get.metric(raw).project(new[:, gm.get.metric(raw).features].X), rtol=1e-6
-    )
+    with (
+        pytest.warns(UserWarning, match="is on another scale than the values of training: they are whole numbers"),
+        pytest.warns(UnfamiliarWarning, match="4 of 4 samples"),
+    ):
+        transfer(new, train, layer="counts", force=True)
+    other = new.copy()
+    other.X = sparse.csr_matrix(1e3 * new.X)
+    with pytest.raises(ValueError, match=r"adata\.X is on another scale.*times as large as in training"):
+        transfer(other, train)
+    dense = new.X.toarray()
+    other.X = (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
+    with pytest.raises(ValueError, match="they look standardised"):
+        transfer(other, train)
     with pytest.raises(ValueError, match="max_missing is 20"):
         transfer(new, train, max_missing=20)
+
+
+def test_after_learning_from_raw_counts_these_are_the_scale(halves):
+    train, new = halves
+    raw = train.copy()
+    with pytest.warns(UserWarning, match="look like raw counts"):
+        gm.tl.learn(raw, "sample", "condition", layer="counts", n_cells=40, n_members=1, kinds=["univariate"])
+    transfer(new, raw)  # takes the layer of training
+    with pytest.raises(ValueError, match="those of training are whole numbers, which look like raw counts, and these"):
+        transfer(new, raw, layer="X")
 
 
 def test_numbers_as_labels_and_another_column_of_samples(halves):

@@ -12,10 +12,11 @@ import groundmetric as gm
 from groundmetric.transport.problem import (
     TOTAL,
     Masses,
+    balancing_factors,
     common_units,
     equal_masses,
     integer_masses,
-    raised_masses,
+    rounded_masses,
     whole_masses,
 )
 
@@ -101,10 +102,15 @@ def test_equal_masses_of_both_sides_are_equal_units():
     assert_array_equal(units.a, units.b[::-1])
 
 
+def balanced(first, second):
+    times = balancing_factors(first.sum(keepdims=True), second.sum(keepdims=True))
+    return [units * up[0] if up[0] else rounded_masses(units) for units, up in zip((first, second), times, strict=True)]
+
+
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=9), st.lists(st.integers(1, 2**40), min_size=1, max_size=9))
-def test_raised_masses_balance_and_keep_their_ratios(first, second):
+def test_balanced_masses_balance_and_keep_their_ratios(first, second):
     first, second = np.array(first), np.array(second)
-    a, b = raised_masses(first, second.sum()), raised_masses(second, first.sum())
+    a, b = balanced(first, second)
     assert sum(a.tolist()) == sum(b.tolist())
     assert_allclose(a / a.sum(), first / first.sum(), rtol=1e-14, atol=2.0**-59)
     if math.lcm(int(first.sum()), int(second.sum())) < 2**62:

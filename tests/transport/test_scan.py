@@ -1,18 +1,30 @@
 """The inner loop: the smallest entry of a row of reduced costs."""
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundmetric.transport._kernels.compiled import behind, pointer
 from groundmetric.transport._kernels.scan import cheapest, next_at_most
+
+
+@numba.njit
+def cheapest_in_row(costs, i, levels):
+    return cheapest(behind(pointer(costs), i * levels.size), pointer(levels), levels.size)
+
+
+@numba.njit
+def next_in_row(costs, i, levels, limit, start):
+    return next_at_most(behind(pointer(costs), i * levels.size), pointer(levels), levels.size, limit, start)
 
 
 def cheapest_of(row, v):
     """`cheapest` of a row in the midst of others that are lower."""
     costs = np.full((3, row.size), -9e9, np.float32)
     costs[1] = row
-    return cheapest(costs, 1, v.astype(np.float32))
+    return cheapest_in_row(costs, 1, v.astype(np.float32))
 
 
 @given(st.integers(1, 200), st.integers(0, 2**32 - 1), st.sampled_from([2, 10, 10**6]))
@@ -43,7 +55,7 @@ def test_all_entries_up_to_a_limit_are_found_in_order(size, seed):
     rng = np.random.default_rng(seed)
     costs, levels = rng.integers(0, 5, (2, size)).astype(np.float32), rng.integers(0, 3, size).astype(np.float32)
     found, j = [], 0
-    while (j := next_at_most(costs, 1, levels, np.float32(0.0), j)) < size:
+    while (j := next_in_row(costs, 1, levels, np.float32(0.0), j)) < size:
         found.append(j)
         j += 1
     assert found == np.flatnonzero(costs[1] - levels <= 0.0).tolist()

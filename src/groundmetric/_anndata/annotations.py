@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from .._internal.validation import ParameterError, Roll, aligned, need, refuse_mask
-from .source import listed, pieces, read
+from ..learning.options import Ordered
+from ..supervision.labels import resolve_target
+from .scale import PANEL, Moments, moments
+from .source import listed, read
 
 if TYPE_CHECKING:
     from .source import Source
@@ -91,6 +93,15 @@ def labels_of(obs: pd.DataFrame, label_key: str, samples: Samples, sample_key: s
     return pd.Series(known, index=samples.names[labelled])
 
 
+def check_classes(labels: pd.Series, label_key: str, remedy: str = "", give: Mapping[str, Any] | None = None) -> None:
+    """Raise where labels are numbers with fractions: each would be a class of its own."""
+    if labels.dtype.kind == "f" and np.any(np.mod(labels, 1) != 0):
+        values = np.unique(labels)
+        some = ", ".join(f"{value:.4g}" for value in values[:3])
+        problem = f", which holds {values.size} numbers with fractions ({some}, …) rather than classes{remedy}"
+        raise ParameterError("label_key", label_key, problem, give)
+
+
 def groups_of(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: str) -> pd.Series:
     """The outer group of each sample: exactly one."""
     column = find_column(obs, group_key, "group_key")
@@ -107,6 +118,71 @@ def groups_of(obs: pd.DataFrame, group_key: str, samples: Samples, sample_key: s
             f"{sample_key!r} is the column of samples"
         )
     return pd.Series([str(value) for value in np.asarray(values)[first]], index=samples.names)
+
+
+def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> pd.Series:
+    """A column that says the same of all cells of a sample, by the names of the samples."""
+    column = find_column(obs, key, argument)
+    if key not in constant_columns(obs[[key]], samples):
+        raise ParameterError(argument, key, ", which differs within a sample: expected one value per sample")
+    return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
+
+
+def with_category_order(labels: pd.Series, column: pd.Series, target: Any, order: Any = None) -> pd.Series:
+    """The labels with the order that is given, or that of the column's categories, where the target needs one."""
+    if not isinstance(resolve_target(target), Ordered):
+        return labels
+    if order is not None:
+        return labels.astype(str).astype(pd.CategoricalDtype(_checked_order(labels, order, column.name), ordered=True))
+    if labels.dtype.kind in "biuf":
+        return labels
+    if not getattr(column.dtype, "ordered", False):
+        problem = ", which holds text whose order from low to high is not known: make it ordered categories"
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
+    return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def _checked_order(labels: pd.Series, order: Any, label_key: Any) -> list[str]:
+    """The names of an order, which must have each label once."""
+    names, found = [str(name) for name in order], sorted(set(labels.astype(str)))
+    lacking = [label for label in found if label not in names]
+    if len(set(names)) < len(names) or lacking:
+        what = f"lacks {lacking[0]!r}" if lacking else "has a label twice"
+        raise ParameterError("order", names, f", which {what}: expected the labels of obs[{label_key!r}], {found}")
+    return names
+
+
+def check_parts_of(labels: pd.Series, groups: pd.Series | None, label_key: str, target: str) -> None:
+    """Raise where a label has a single sample (or group), which cannot be both learned from and left out."""
+    if target != "classes":
+        return
+    owners = labels.index.to_series() if groups is None else groups.loc[labels.index]
+    counts = owners.groupby(labels.to_numpy()).nunique()
+    if counts.min() < 2:
+        what = "sample" if groups is None else "group"
+        raise ValueError(
+            f"label {str(counts.idxmin())!r} of obs[{label_key!r}] has a single {what}: an ensemble needs two, one to "
+            "learn from and one that is left out; drop the label, or give learner='single'"
+        )
+
+
+def check_labels_of(labels: pd.Series, names: np.ndarray, label_key: str, target: Any) -> None:
+    """Raise unless there are two labels, no fractions among classes, and warn of samples without one."""
+    if labels.empty:
+        raise ValueError(f"obs[{label_key!r}] is missing for all cells: at least two labels are needed")
+    missing = names[~np.isin(names, labels.index)]
+    if missing.size:
+        warnings.warn(
+            f"{missing.size} of {names.size} samples have no label in obs[{label_key!r}] (e.g. {missing[0]!r}): "
+            "nothing is learned from them, but they are projected too",
+            UserWarning,
+            stacklevel=3,
+        )
+    classes = labels.unique()
+    if target == "classes":
+        check_classes(labels, label_key, give={"target": "ordered"})
+    if classes.size < 2:
+        raise ValueError(f"all samples have the label {classes[0]!r} in obs[{label_key!r}]: at least two are needed")
 
 
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:
@@ -153,68 +229,41 @@ def find_column(frame: pd.DataFrame, name: Any, argument: str, where: str = "obs
     return column
 
 
-@dataclass
-class Moments:
-    """Mean and variance of every gene over some cells."""
+@dataclass(frozen=True)
+class Chosen:
+    """Features to learn from, and by which rule they were chosen.
 
-    mean: np.ndarray
-    variance: np.ndarray
-    looks_raw: bool  # all values that were seen are whole numbers
-
-
-def moments(matrix: Any, rows: np.ndarray) -> Moments:
-    """Mean and variance of every column over these rows, in one pass.
-
-    Pieces are pooled by their deviations from their own means, so that no digits are lost where a mean is large.
+    Attributes
+    ----------
+    rule : as in Selection, but never "default"
+    places : columns of the chosen features, ascending
+    n_features : how many there were to choose from
+    reason : of a rule that was not asked for, why it is this one
     """
-    n_columns = matrix.shape[1]
-    count, mean, squares = np.zeros(n_columns), np.zeros(n_columns), np.zeros(n_columns)
-    whole, anything = True, False
-    for piece in pieces(matrix, rows):
-        at = piece.columns
-        with np.errstate(invalid="ignore", over="ignore"):  # values that are not finite are named by whoever asked
-            n, m, s = piece.values.shape[0], *_deviations(piece.values)
-            total = count[at] + n
-            step = m - mean[at]
-            squares[at] += s + step**2 * count[at] * n / total
-            mean[at] += step * n / total
-            count[at] = total
-        whole = whole and looks_raw(piece.values)
-        anything = anything or bool(np.any(m != 0))
-    return Moments(mean, squares / max(1, rows.size), whole and anything)
 
+    rule: str
+    places: np.ndarray
+    n_features: int
+    reason: str = ""
 
-def _deviations(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of every column and the sum of squared deviations from it."""
-    n, n_columns = values.shape
-    if not sparse.issparse(values):
-        mean = values.mean(axis=0, dtype=np.float64)
-        return mean, np.square(values - mean).sum(axis=0)
-    coo = values.tocoo()
-    column, data = coo.col, coo.data.astype(np.float64)
-    mean = np.bincount(column, data, n_columns) / n
-    zeros = n - np.bincount(column, minlength=n_columns)
-    return mean, np.bincount(column, (data - mean[column]) ** 2, n_columns) + zeros * mean**2
+    @property
+    def text(self) -> str:
+        """What is learned from, and what was left out."""
+        if self.places.size == self.n_features:
+            found = f"all {self.n_features:,} features"
+        else:
+            how = {"variance": "variance above the average", "given": "as given"}.get(self.rule, self.rule)
+            found = (
+                f"{self.places.size:,} of {self.n_features:,} features ({how}); "
+                f"{self.n_features - self.places.size:,} were left out"
+            )
+        return found + (f": {self.reason}" if self.reason else "")
 
-
-def looks_raw(values: Any) -> bool:
-    """Are all values whole numbers?"""
-    stored = values.data if sparse.issparse(values) else values
-    return bool(np.all(stored == np.rint(stored)))
-
-
-def warn_of_counts(raw: bool, layer: str | None, stacklevel: int) -> None:
-    """Raw counts are dominated by how deep each cell was sequenced."""
-    if raw:
-        where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
-        more = "" if layer is None else f", layer={layer!r}"
-        warnings.warn(
-            f"{where} holds whole numbers, which look like raw counts; run these two lines first:\n"
-            f"    sc.pp.normalize_total(adata, target_sum=1e4{more})\n"
-            f"    sc.pp.log1p(adata{more})",
-            UserWarning,
-            stacklevel=stacklevel,
-        )
+    def entry(self) -> dict[str, Any]:
+        """As `uns` and files of findings hold it."""
+        return {
+            "rule": self.rule, "n_selected": int(self.places.size), "n_features": self.n_features, "text": self.text,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -223,40 +272,68 @@ class Selection:
 
     Attributes
     ----------
-    rule : "variance", "highly_variable", "all", another column of `var`, or "given"
+    rule : "default", "variance", "most_variable", "highly_variable", "all", another column of `var`, or "given"
     mask : of the genes; None where the rule is applied to the cells that are learned from
-    n_genes : how many are highly variable; None: as scanpy thinks fit
+    n_genes : how many of the most or highly variable; None: as scanpy thinks fit
     """
 
     rule: str
     mask: np.ndarray | None = None
     n_genes: int | None = None
 
-    def places(self, matrix: Any, rows: np.ndarray, names: pd.Index) -> np.ndarray:
+    def choose(self, matrix: Any, rows: np.ndarray, names: pd.Index) -> Chosen:
         """The selected columns: some, and each with a name of its own, because others find them by it."""
-        chosen = np.flatnonzero(self._apply(matrix, rows, names) if self.mask is None else self.mask)
-        if not chosen.size:
-            raise ParameterError("genes", self.rule, ": no gene is selected; choose another rule, e.g. 'all'")
-        repeated = names[chosen][names[chosen].duplicated()]
+        rule, mask, reason = self._apply(matrix, rows, names) if self.mask is None else (self.rule, self.mask, "")
+        places = np.flatnonzero(mask)
+        if not places.size:
+            raise ParameterError("genes", rule, ": no gene is selected; choose another rule, e.g. 'all'")
+        repeated = names[places][names[places].duplicated()]
         if len(repeated):
             raise ValueError(
                 f"{len(repeated)} selected genes have the name of another, e.g. {repeated[0]!r}: run "
                 "adata.var_names_make_unique() first"
             )
-        return chosen
+        return Chosen(rule, places, len(names), reason)
 
-    def _apply(self, matrix: Any, rows: np.ndarray, names: pd.Index) -> np.ndarray:
-        if self.rule == "variance":
-            return above_average(moments(matrix, rows).variance, names)
-        return highly_variable(matrix, rows, self.n_genes)
+    def _apply(self, matrix: Any, rows: np.ndarray, names: pd.Index) -> tuple[str, np.ndarray, str]:
+        if self.rule == "highly_variable":
+            return self.rule, highly_variable(matrix, rows, self.n_genes), ""
+        found = moments(matrix, rows)
+        if self.rule == "most_variable":
+            return self.rule, most_variable(found.variance, names, self.n_genes or 0), ""
+        rule, reason = default_rule(found) if self.rule == "default" else (self.rule, "")
+        mask = np.ones(len(names), bool) if rule == "all" else above_average(found.variance, names)
+        return rule, mask, reason
+
+
+def default_rule(found: Moments) -> tuple[str, str]:
+    """The rule for features where none is asked for, and why.
+
+    The variance of a gene on a log scale says how much it has to tell; that of a measurement depends on its unit.
+    """
+    if found.looks_like_genes:
+        return "variance", "the default for genes"
+    if found.mean.size <= PANEL:
+        return "all", f"the default for {PANEL} or fewer"
+    return "all", "the default where values are no counts of genes or their logarithms"
 
 
 def above_average(variance: np.ndarray, names: pd.Index) -> np.ndarray:
     """The paper's rule: genes whose variance is above the average variance."""
+    _check_finite(variance, names)
+    return variance > variance.mean()
+
+
+def most_variable(variance: np.ndarray, names: pd.Index, n_genes: int) -> np.ndarray:
+    """So many genes of the largest variance; all where there are not more."""
+    _check_finite(variance, names)
+    return np.isin(np.arange(variance.size), np.argsort(-variance, kind="stable")[:n_genes])
+
+
+def _check_finite(variance: np.ndarray, names: pd.Index) -> None:
     bad = np.flatnonzero(~np.isfinite(variance))
     if bad.size:
         raise ValueError(f"{bad.size} genes have values that are NaN or infinite, e.g. {names[bad[0]]!r}: fill or drop")
-    return variance > variance.mean()
 
 
 def highly_variable(matrix: Any, rows: np.ndarray, n_genes: int | None) -> np.ndarray:
@@ -275,8 +352,14 @@ def resolve(genes: Any, source: Source) -> Selection:
     if genes is None and SELECTED in source.var.columns:
         method = source.uns_entry(SELECTED).get("method", SELECTED)
         return Selection(str(method), source.var[SELECTED].to_numpy(dtype=bool))
-    if genes is None or isinstance(genes, str):
-        return _named(genes or "variance", source.var)
+    if genes is None:
+        return Selection("default")
+    if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        if genes < 1:
+            raise ParameterError("genes", genes, ": expected a number of at least 1, a rule or names")
+        return Selection("most_variable", n_genes=int(genes))
+    if isinstance(genes, str):
+        return _named(genes, source.var)
     return Selection("given", _mask_of(genes, source.var))
 
 
@@ -301,12 +384,14 @@ def reselect(genes: Any, rule: str, n_genes: int, var: pd.DataFrame) -> Selectio
     `rule` and `n_genes` are what was done before; a mark in `var` cannot be used again, because the cells that are held
     out now were there when it was made.
     """
+    if isinstance(genes, int | np.integer) and not isinstance(genes, bool):
+        return Selection("most_variable", n_genes=int(genes))
     if genes is not None and not isinstance(genes, str):
         return Selection("given", _mask_of(genes, var))
     rule = rule if genes is None else genes
     if rule == "all":
         return Selection(rule, np.ones(len(var), bool))
-    if rule not in RULES:
+    if rule not in (*RULES, "most_variable"):
         raise ValueError(
             f"genes were selected by {rule!r}, which cannot be done again without the samples that are held out: give "
             "genes='variance', 'highly_variable' or 'all', or a list of names chosen beforehand"

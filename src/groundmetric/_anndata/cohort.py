@@ -12,15 +12,16 @@ from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from .annotations import (  # fmt: skip
     Samples,
+    check_classes,
     check_draw,
+    default_rule,
     draw,
     groups_of,
     labels_of,
-    looks_raw,
     resolve,
     samples_of,
-    warn_of_counts,
 )
+from .scale import Moments, moments, warn_of_counts
 from .source import Source, read
 
 # Rules by which genes are chosen from the training samples of every split, rather than once.
@@ -53,12 +54,13 @@ def read_cohort(
     """Samples that have a label, at least `min_cells` cells, and of these at most `n_cells`, drawn at random.
 
     `genes` is "variance" or a number (of the most variable): chosen inside each split, so that nothing is cut here;
-    "all"; or a column of `var` that marks them, which is taken as it is.
+    "all"; or a column of `var` that marks them, which is taken as it is. None: "variance" for genes, "all" otherwise.
     """
     check_draw(n_cells, random_state)
     with Source(cells) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
+        check_classes(labels, label_key, ": methods are compared on classes; make them some, e.g. with pandas.cut")
         groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         rows = draw(samples, n_cells, random_state)
         usable, notes = _usable_samples(samples, labels, min_cells, sample_key, label_key)
@@ -66,10 +68,25 @@ def read_cohort(
         matrix, names, columns, rule, more = _features(source, layer, use_rep, genes)
         points = read(matrix, rows, columns)
     if use_rep is None:
-        warn_of_counts(looks_raw(points), layer, stacklevel=3)
+        found = moments(points, np.arange(points.shape[0]))
+        warn_of_counts(found.looks_raw, layer, stacklevel=3)
+        if genes is None:
+            rule, more = _default(found)
     D = Distributions(points, samples.names[samples.codes[rows]], features=names)
     of = None if groups is None else [groups[name] for name in D.names]
     return Labelled(D, labels.loc[D.names].to_numpy(), of, rule, notes + more)
+
+
+def _default(found: Moments) -> tuple[str | None, list[str]]:
+    """The rule to apply in each split where none is asked for, and what should be known."""
+    rule, reason = default_rule(found)
+    n_features = found.mean.size
+    if rule == "all":
+        return None, [f"all {n_features:,} features are used: {reason}"]
+    kept = int(np.count_nonzero(found.variance > found.variance.mean()))
+    return rule, [
+        f"features are chosen by their variance, {reason}; of all samples {kept:,} of {n_features:,} would be"
+    ]
 
 
 def _usable_samples(
@@ -105,8 +122,8 @@ def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any
         note = f"{use_rep!r} was made from all cells, those of the tested samples among them"
         return matrix, [f"{use_rep}_{k}" for k in range(matrix.shape[1])], None, None, [note]
     matrix, names = source.matrix(layer), list(source.genes)
-    rule = "variance" if genes is None else genes
-    if rule in INSIDE or isinstance(rule, int):
+    rule = genes
+    if rule is None or rule in INSIDE or isinstance(rule, int):
         return matrix, names, None, rule, []
     mask = resolve(rule, source).mask
     assert mask is not None  # of a rule that is no choice inside splits

@@ -7,6 +7,7 @@ writes and reads them.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,16 +19,22 @@ import pandas as pd
 
 from .. import __version__
 from ..distributions import Distributions
-from ..estimators import GroundMetricEnsemble
+from ..estimators import GroundMetricEnsemble, TransportClassifier, TransportRegressor
+from ..estimators.predictor import load_predictor, unpack_predictor
+from ..interpret.course import view_scores
+from ..learning.features import importance_interval
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, listed
 
 FORMAT = 1
-# The file of a run folder of the command line that holds the training cells.
-RUN_CELLS = "cells.h5ad"
-# Most important features that count as selected by a member, and the ends of the intervals of importance.
-N_TOP, ENDS = 20, (0.025, 0.975)
+# Files of a run folder of the command line: the training cells, and what predicts labels of new samples.
+RUN_CELLS, RUN_PREDICTOR = "cells.h5ad", "predictor.gm"
+# Most important features that count as selected by a member.
+N_TOP = 20
+
+
+Predictor = TransportClassifier | TransportRegressor
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,10 @@ class EnsembleResults:
         Share of the members in which a feature is among the most important.
     n_members : int
         Number of members of all kinds.
+    views : dict of str to float
+        Held-out score of each view, in the units of `score`; empty where an older version wrote the results.
+    chance : float
+        Score without looking at the cells.
     """
 
     samples: list[str]
@@ -112,28 +123,35 @@ class EnsembleResults:
     interval: np.ndarray
     selected: np.ndarray
     n_members: int
+    views: dict[str, float]
+    chance: float
 
     @classmethod
     def of(
         cls, ensemble: GroundMetricEnsemble, samples: list[str], labels: np.ndarray, numbers: np.ndarray | None
     ) -> EnsembleResults:
-        """From a fitted ensemble; `numbers` are ordered labels in the units that predictions should have."""
-        held_out = ensemble.held_out_
-        if numbers is not None:  # the ensemble has them in units of their spread
-            held_out = numbers.mean() + (numbers.std() or 1.0) * held_out
+        """From a fitted ensemble; `numbers` are what ordered labels were learned as."""
+        views = view_scores(ensemble)
         return cls(
             samples=[str(name) for name in samples],
             labels=labels,
             numbers=numbers,
             classes=ensemble.classes_,
-            held_out=held_out,
+            held_out=ensemble.held_out_,
             out_of_bag=ensemble.distances_,
             score=float(ensemble.score_),
             weights={name: float(weight) for name, weight in ensemble.weights_.items()},
-            interval=importance_interval(ensemble),
+            interval=importance_interval(ensemble.metric_.importance(), _counted(ensemble)),
             selected=selected_by_members(ensemble),
             n_members=len(ensemble.members_),
+            views=views.scores,
+            chance=views.chance,
         )
+
+    @property
+    def scored(self) -> str:
+        """What `held_out` and `scores` are of, which is also what predicts new samples."""
+        return (TransportClassifier if self.numbers is None else TransportRegressor).__name__
 
     @property
     def predicted(self) -> np.ndarray:
@@ -145,7 +163,15 @@ class EnsembleResults:
             return self.classes[self.held_out.argmax(axis=1)]
         if self.labels.dtype.kind in "biuf":
             return self.held_out
-        return self.labels[np.abs(self.held_out[:, None] - self.numbers).argmin(axis=1)]
+        categories, places = self.ordered_categories
+        return categories[np.abs(self.held_out[:, None] - places).argmin(axis=1)]
+
+    @property
+    def ordered_categories(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ordered labels, each once and from low to high, and the numbers that they were learned as."""
+        assert self.numbers is not None
+        places, first = np.unique(self.numbers, return_index=True)
+        return self.labels[first], places
 
     @property
     def scores(self) -> dict[str, float]:
@@ -161,7 +187,8 @@ class EnsembleResults:
         """Of these classes, (n_samples, n_classes); where numbers were predicted, 1 for that of the nearest number."""
         if self.numbers is None:
             return self.held_out[:, np.searchsorted(self.classes, classes)]
-        nearest = self.labels[np.abs(self.held_out[:, None] - self.numbers).argmin(axis=1)]
+        categories, places = self.ordered_categories
+        nearest = categories[np.abs(self.held_out[:, None] - places).argmin(axis=1)]
         return (nearest[:, None] == classes).astype(np.float64)
 
     def entry(self) -> dict[str, Any]:
@@ -169,8 +196,10 @@ class EnsembleResults:
         found = {
             "samples": np.array(self.samples, dtype=object), "labels": _storable(self.labels),
             "held_out": self.held_out, "predicted": _storable(self.predicted), "out_of_bag": self.out_of_bag,
-            "score": self.score, "scores": self.scores, "weights": self.weights, "n_members": self.n_members,
+            "scored": self.scored, "score": self.score, "scores": self.scores, "weights": self.weights,
+            "n_members": self.n_members,
             "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
+            "views": self.views, "chance": self.chance,
         }  # fmt: skip
         more = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}
         return found | more
@@ -194,6 +223,8 @@ class EnsembleResults:
             interval=np.array([found["importance_low"], found["importance_high"]]),
             selected=np.asarray(found["selected"]),
             n_members=int(found["n_members"]),
+            views={str(name): float(score) for name, score in found.get("views", {}).items()},
+            chance=float(found.get("chance", np.nan)),
         )
 
 
@@ -201,17 +232,6 @@ def _counted(ensemble: GroundMetricEnsemble) -> np.ndarray:
     """Importances of the members whose kind has a weight in the metric; of all where none has."""
     weights = [ensemble.weights_[member.kind] for member in ensemble.members_]
     return ensemble.importances_[np.array(weights) > 0] if max(weights) > 0 else ensemble.importances_
-
-
-def importance_interval(ensemble: GroundMetricEnsemble) -> np.ndarray:
-    """Between which 95% of the members lie, widened to the importance in the metric itself, (2, n_features).
-
-    A member has learned from half of the groups, the metric is an average that also has a Euclidean part: it may lie
-    beyond what single members say.
-    """
-    low, high = np.quantile(_counted(ensemble), ENDS, axis=0)
-    importance = ensemble.metric_.importance()
-    return np.array([np.minimum(low, importance), np.maximum(high, importance)])
 
 
 def selected_by_members(ensemble: GroundMetricEnsemble) -> np.ndarray:
@@ -270,16 +290,47 @@ def check_parts(entry: Mapping[str, Any], parts: Iterable[str], key: str) -> Non
             raise ValueError(f"uns[{key!r}] was written by groundmetric {version}, without {part!r}: learn again")
 
 
+def pack_predictor(predictor: Predictor) -> dict[str, Any]:
+    """A predictor as an entry of `uns`."""
+    description, arrays = predictor.pack()
+    return {"description": json.dumps(description), **arrays}
+
+
+def predictor_of(entry: Mapping[str, Any], where: str) -> Predictor | None:
+    """The predictor in an entry of `uns`; None where there is none, as of a single learner or an older version."""
+    if "predictor" not in entry:
+        return None
+    arrays = {name: np.asarray(values) for name, values in entry["predictor"].items()}
+    if "classes" in arrays:  # files have text of their own kind
+        arrays["classes"] = _as_labels(arrays["classes"])
+    return unpack_predictor(json.loads(str(arrays.pop("description"))), arrays, where)
+
+
 @dataclass(frozen=True)
 class Trained:
-    """A metric with the cells that it was learned from, in its space, and their samples' labels."""
+    """A metric with what is known of its training samples.
+
+    Attributes
+    ----------
+    stored : Stored
+        The metric.
+    cells : Distributions or None
+        Training cells in its space, a distribution per sample with a label; None where only a metric is known.
+    predictor : TransportClassifier, TransportRegressor or None
+        What predicts labels; None where the nearest training samples vote.
+    results : EnsembleResults or None
+        What an ensemble says of its training samples.
+    """
 
     stored: Stored
-    cells: Distributions | None  # one distribution per training sample, projected; None where only a metric is known
+    cells: Distributions | None
+    predictor: Predictor | None = None
+    results: EnsembleResults | None = None
 
 
 def trained_from(trained: Any, key: str) -> Trained:
     """From an AnnData after `learn`, its file, the folder of a run, a metric or its file."""
+    beside: Path | None = None
     if isinstance(trained, GroundMetric):
         return Trained(_bare(trained, key), None)
     if isinstance(trained, str | os.PathLike):
@@ -287,12 +338,20 @@ def trained_from(trained: Any, key: str) -> Trained:
         if path.is_dir() and path.suffix != ".zarr":
             if not (path / RUN_CELLS).exists():
                 raise ValueError(f"{str(path)!r} is no run of groundmetric learn: it has no {RUN_CELLS}")
-            trained = path = path / RUN_CELLS
+            trained, beside = path / RUN_CELLS, path / RUN_PREDICTOR
         elif path.is_file() and path.read_bytes()[:1] == b"{":  # as a saved metric begins
             return Trained(_bare(GroundMetric.load(path), key), None)
     with Source(trained) as source:
-        stored = read_entry(source.uns_entry(key), key, "trained")
-        return Trained(stored, _training_cells(source, stored))
+        entry = source.uns_entry(key)
+        stored = read_entry(entry, key, "trained")
+        cells = _training_cells(source, stored)
+    if beside is not None and beside.exists():
+        predictor: Predictor | None = load_predictor(beside)
+    else:
+        predictor = predictor_of(entry, f"uns[{key!r}]['predictor']")
+    if predictor is not None and predictor.metric_.features != stored.features:
+        raise ValueError(f"{str(beside or key)!r} is of another run than the metric beside it: learn again")
+    return Trained(stored, cells, predictor, EnsembleResults.read(entry))
 
 
 def _bare(metric: GroundMetric, key: str) -> Stored:
@@ -323,9 +382,15 @@ def drawn_cells(source: Source, samples: Samples, key: str, only: list[str] | No
 
 def by_sample(z: np.ndarray, samples: Samples, drawn: np.ndarray, only: list[str] | None = None) -> Distributions:
     """The drawn cells as distributions, in the order of the samples (or of some of them)."""
-    D = Distributions(z[drawn], samples.names[samples.codes[drawn]])
-    position = {name: d for d, name in enumerate(D.names)}  # as drawn cells happen to come, not as samples do
-    wanted = samples.names if only is None else only
+    return in_order(
+        Distributions(z[drawn], samples.names[samples.codes[drawn]]), samples.names if only is None else only
+    )
+
+
+def in_order(D: Distributions, wanted: Iterable[str]) -> Distributions:
+    """The distributions of these samples; as drawn cells happen to come, they are not in the order of samples."""
+    wanted = list(wanted)
+    position = {name: d for d, name in enumerate(D.names)}
     absent = [name for name in wanted if name not in position]
     if absent:
         raise ValueError(f"sample {absent[0]!r} has no drawn cell: run tl.learn or tl.transfer with these samples")

@@ -40,24 +40,36 @@ class ParameterError(ValueError):
         Its value.
     problem : str
         What is wrong and the remedy, as it follows on the value: ": expected …" or ", but …: …".
+    give : mapping or None, default=None
+        Parameters and values that would be right, added to the problem: ": give target='ordered'".
 
     Examples
     --------
-    >>> error = ParameterError("n_cells", 0, ": expected at least 1")
-    >>> str(error), error.naming("--cells-per-sample")
-    ('n_cells is 0: expected at least 1', '--cells-per-sample is 0: expected at least 1')
+    >>> error = ParameterError("label_key", "age", ", which holds numbers", {"target": "ordered"})
+    >>> str(error)
+    "label_key is 'age', which holds numbers: give target='ordered'"
+    >>> error.naming({"label_key": "--label", "target": "--target"})
+    "--label is 'age', which holds numbers: give --target ordered"
     """
 
-    def __init__(self, parameter: str, value: Any, problem: str) -> None:
-        super().__init__(parameter, value, problem)  # what it is pickled by, on its way from a worker
-        self.parameter, self.value, self.problem = parameter, value, problem
+    def __init__(self, parameter: str, value: Any, problem: str, give: Mapping[str, Any] | None = None) -> None:
+        super().__init__(parameter, value, problem, give)  # what it is pickled by, on its way from a worker
+        self.parameter, self.value, self.problem, self.give = parameter, value, problem, dict(give or {})
 
-    def naming(self, name: str) -> str:
-        """The message with another name of the parameter."""
-        return f"{name} is {self.value!r}{self.problem}"
+    def naming(self, options: Mapping[str, str]) -> str:
+        """The message with options of a command line in place of parameters."""
+        right = [
+            f"{options[name]} {','.join(value) if isinstance(value, list) else value}"
+            if name in options
+            else f"{name}={value!r}"
+            for name, value in self.give.items()
+        ]
+        how = ", or give" if ":" in self.problem else ": give"  # after another remedy, or the first one
+        advice = f"{how} {', '.join(right)}" if right else ""
+        return f"{options.get(self.parameter, self.parameter)} is {self.value!r}{self.problem}{advice}"
 
     def __str__(self) -> str:
-        return self.naming(self.parameter)
+        return self.naming({})
 
 
 def real_array(values: Any, name: str) -> np.ndarray:

@@ -129,8 +129,8 @@ def sketches(study: Study) -> list[Sketch]:
                 "The points as the learned metric sees them. Where colours part, it tells the classes apart."),
         weights,
         Sketch("training", "Line chart over the epochs of training", partial(pl.history, study.history),
-                "Training: the loss, the share of triplets that still pull, and the share of transport solves that "
-                f"bounds made unnecessary ({found['share_saved']:.0%} of all)."),
+                "Training: the share of triplets within the margin, which alone pull at the metric. Bounds made "
+                f"{found['share_saved']:.0%} of the transport solves unnecessary."),
         *(_embedding(study, kind) for kind in study.metrics),
         *(_heatmap(study, kind) for kind in study.metrics),
     ]  # fmt: skip

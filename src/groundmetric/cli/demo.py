@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import add_command, add_jobs, add_seed, log, print_findings
+from .options import add_command, add_jobs, add_output, add_seed, log, print_findings
 
 # Modules that are heavy are imported by the functions that need them: `--help` does not.
 if TYPE_CHECKING:
@@ -32,8 +32,14 @@ TITLE = "A simulated cohort: what was put in, and what was found"
 
 
 def add(commands: Any) -> None:
-    command = add_command(commands, run, "demo", "learn on built-in data; write figures and a report")
-    command.add_argument("--output", metavar="DIR", default="groundmetric-demo", help="folder to write (%(default)s)")
+    command = add_command(
+        commands,
+        run,
+        "demo",
+        "learn on built-in data; write figures and a report",
+        "groundmetric demo -o demo --jobs -1",
+    )
+    add_output(command, "folder to write (%(default)s)", default="groundmetric-demo")
     add_seed(command, "of data, split and learner")
     add_jobs(command)
 

@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .options import (
+    add_cells,
     add_command,
     add_force,
     add_jobs,
+    add_permutations,
     add_seed,
+    add_values,
     aligned,
     check_free,
     count,
-    count_or_all,
+    label_counts,
     log,
     new_folder,
     positive,
@@ -44,15 +47,12 @@ OPTION_OF = {
     "genes": "--genes",
 }  # fmt: skip
 METHODS = (
-    "the first is compared with all others; learned: a single learner with a nested search of its parameters; all: "
-    "every one there is (groundmetric, single, euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
-)
-GENES = (
-    "variance, or how many of the most variable: chosen from the training samples of each split; all; or a column of "
-    "var that marks them (variance)"
+    "the first is compared with all others; groundmetric: the classifier on an ensemble (TransportClassifier), as "
+    "learn and predict have it; single: the nearest samples under one learned metric (GroundMetricLearner) vote; "
+    "learned: the same with a nested search of its parameters; all: every one there is (groundmetric, single, "
+    "euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
 )
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
-PERMUTATIONS = "of labels, to test the first method against chance; each costs as much as its evaluation"
 # The classifier on an ensemble, as `learn` fits it; a single learner; the same with a nested search.
 OWN = ("groundmetric", "single", "learned")
 FORMER = {"defaults": "single"}  # names of earlier versions
@@ -64,26 +64,20 @@ SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 
 def add(commands: Any) -> None:
     command = add_command(
-        commands, run, "evaluate", "compare the learned metric with other methods on held-out samples of an .h5ad file"
-    )
-    command.add_argument("cells", metavar="CELLS.h5ad", help="normalised values on a log scale; read in part only")
-    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
-    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
-    command.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
-    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
+        commands, run, "evaluate", "compare the learned metric with other methods on held-out samples of an .h5ad file",
+        "groundmetric evaluate cells.h5ad --sample sample --label disease --group patient -o comparison --jobs -1",
+        interrupted="fits that are done are kept, and --resume goes on with them",
+    )  # fmt: skip
+    add_cells(command)
     command.add_argument("--methods", metavar="A,B,…", help=METHODS)
     command.add_argument("--cv", choices=CV, default="shuffle-split",
                          help="random splits, a fifth tested; folds, every sample tested once; or every --group tested "
                          "once (%(default)s)")  # fmt: skip
     command.add_argument("--n-splits", metavar="N", type=count, help="splits (10) or folds (5)")
-    command.add_argument("--layer", help="use this layer rather than X")
-    command.add_argument("--rep", metavar="NAME", help="use this entry of obsm rather than genes")
-    command.add_argument("--genes", metavar="RULE", type=rule, help=GENES)
-    command.add_argument("--cells-per-sample", "--cells", metavar="N", type=count_or_all, default=1000,
-                         help="drawn at most; or all (%(default)s)")  # fmt: skip
+    add_values(command, "variance; this and N choose from the training samples of each split")
     command.add_argument("--min-cells", metavar="N", type=count, default=1,
                          help="leave out samples with fewer (%(default)s)")  # fmt: skip
-    command.add_argument("--permutations", metavar="N", type=count, default=0, help=PERMUTATIONS)
+    add_permutations(command, "the first method")
     command.add_argument("--time-limit", metavar="SECONDS", type=positive, help="for one method on one split")
     command.add_argument("--memory-limit", metavar="MB", type=positive, help="for one method on one split (Linux)")
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
@@ -91,10 +85,6 @@ def add(commands: Any) -> None:
     add_jobs(command)
     add_force(command)
     command.set_defaults(option_of=OPTION_OF)
-
-
-def rule(text: str) -> str | int:
-    return count(text) if text.isdecimal() else text
 
 
 def run(options: argparse.Namespace) -> None:
@@ -270,6 +260,8 @@ def evaluate(
         resume=resume, verbose=verbose,
     )  # fmt: skip
     found.notes += [*cohort.notes, *_notes(cohort, max_points)]
+    if "groundmetric" in methods:
+        found.notes.append("groundmetric is the TransportClassifier that learn fits and predict uses")
     test = None
     if n_permutations:
         log(f"permuting labels {n_permutations} times")
@@ -364,7 +356,7 @@ def _write(
     from .._internal.tables import without_nan
 
     labels = dict(Counter(map(str, cohort.y.tolist())))
-    text = [f"# {len(cohort.D)} samples: {', '.join(f'{count} {label}' for label, count in labels.items())}"]
+    text = [f"# {len(cohort.D)} samples: {label_counts(labels)}"]
     if test is not None:
         text.append(
             f"{found.methods[0]}, against chance: {test.score.replace('_', ' ')} {test.statistic:.2f}, "
@@ -386,6 +378,7 @@ def _write(
             "n_features": int(cohort.D.shape[1]),
             "labels": labels,
             "n_splits": len(found.splits),
+            "estimators": found.estimators,
             "scores": {method: _scores(found, method) for method in found.methods},
             "against_chance": None if test is None else {"p": test.p, "n_permutations": int(test.null.size)},
             "notes": found.notes,
@@ -419,7 +412,9 @@ def summary(findings: dict[str, Any]) -> str:
     more = (
         "" if chance is None else f"\nagainst chance  p = {chance['p']:.3g} ({chance['n_permutations']} permutations)"
     )
-    return aligned(rows) + more
+    first = next(iter(findings["scores"]))
+    scored = f"\n{first} is {findings['estimators'][first]}; the others are in results.md"
+    return aligned(rows) + more + scored
 
 
 def _number(value: float | None, form: str = ".2f") -> str:

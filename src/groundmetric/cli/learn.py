@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from .options import (
+    add_cell_type,
+    add_cells,
     add_command,
     add_force,
     add_jobs,
     add_seed,
+    add_values,
     count,
-    count_or_all,
+    label_counts,
+    labels,
     log,
     new_folder,
     number,
+    plain,
     print_findings,
     write_findings,
     write_frame,
@@ -28,7 +33,7 @@ OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "batch_key": "--batch",
     "cell_type_key": "--cell-type", "learner": "--learner", "strength": "--strength", "checkpoint": "--checkpoint",
     "n_cells": "--cells-per-sample", "resample": "--resample", "layer": "--layer", "use_rep": "--rep",
-    "genes": "--genes", "n_components": "--components",
+    "genes": "--genes", "n_components": "--components", "target": "--target", "order": "--order",
 }  # fmt: skip
 TOP = 10
 # Scores of samples while they were left out, as they are called in lines for people.
@@ -40,29 +45,27 @@ SCORES = {
 
 def add(commands: Any) -> None:
     command = add_command(
-        commands, run, "learn", "learn from an .h5ad file under which metric samples of one label are near each other"
-    )
-    command.add_argument("cells", metavar="CELLS.h5ad", help="normalised values on a log scale; read in part only")
-    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
-    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
-    command.add_argument("--target", choices=("classes", "ordered"), default="classes",
-                         help="ordered: labels are numbers or ordered categories (%(default)s)")  # fmt: skip
+        commands, run, "learn", "learn from an .h5ad file under which metric samples of one label are near each other",
+        "groundmetric learn cells.h5ad --sample sample --label disease --group patient -o run",
+    )  # fmt: skip
+    add_cells(command)
+    command.add_argument("--target", choices=("classes", "ordered"),
+                         help="ordered: labels are numbers or ordered categories (classes)")  # fmt: skip
+    command.add_argument("--order", metavar="A,B,…", type=labels,
+                         help="labels that are text, from low to high, e.g. mild,moderate,severe; they are then "
+                         "ordered")  # fmt: skip
     command.add_argument("--learner", choices=("ensemble", "single"),
                          help="ensemble: members from halves of the patients, judged on the others; single: the "
                          "published method on all samples (ensemble, or single where --components, --strength, "
-                         "--checkpoint, --batch or --resample ask for it)")  # fmt: skip
-    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
+                         "--checkpoint or --resample ask for it)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
-    command.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
-    command.add_argument("--layer", help="use this layer rather than X")
-    command.add_argument("--rep", metavar="NAME", help="learn on this entry of obsm rather than on genes")
-    command.add_argument(
-        "--genes", metavar="RULE", help="variance, highly_variable, all, or a column of var that marks them (variance)"
+    add_values(
+        command,
+        "those that pp.select_genes has marked, else variance for genes on a log scale, and all of 100 or fewer "
+        "features or of other values",
     )
-    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
-                         help="drawn at most; or all (%(default)s)")  # fmt: skip
     command.add_argument("--resample", action="store_true", help="draw other cells for every epoch; takes longer")
-    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs that is counted (cell_type, if there)")
+    add_cell_type(command)
     command.add_argument("--components", metavar="N", type=count,
                          help="dimensions of the learned space of a single learner (5)")  # fmt: skip
     command.add_argument("--strength", metavar="X", type=number, help="of the penalty of a single learner (0.1)")
@@ -111,10 +114,10 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     log(f"reading {options.cells}, learning (after an installation, code is compiled once, up to a minute)")
     started = time.perf_counter()
     given = {"n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
-             "checkpoint": options.checkpoint}  # fmt: skip
+             "checkpoint": options.checkpoint, "target": options.target}  # fmt: skip
     cells = tl.learn(
         options.cells, options.sample, options.label, learner=options.learner, group_key=options.group,
-        batch_key=options.batch, target=options.target, layer=options.layer, use_rep=options.rep, genes=options.genes,
+        batch_key=options.batch, order=options.order, layer=options.layer, use_rep=options.rep, genes=options.genes,
         n_cells=options.cells_per_sample, resample=options.resample, random_state=options.seed, n_jobs=options.jobs,
         verbose=1, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
@@ -130,11 +133,12 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "groundmetric": __version__,
         "command": "learn",
         "cells": str(options.cells),
-        "params": entry["params"],
-        "learner": {name: getattr(value, "tolist", lambda value=value: value)() for name, value in
-                    entry["learner"].items()},
+        "params": {name: plain(value) for name, value in entry["params"].items()},
+        "learner": {name: plain(value) for name, value in entry["learner"].items()},
         "n_cells": cells.n_obs,
+        "n_cells_in_file": int(entry["n_cells"]["n_cells"].sum()),
         "n_features": len(entry["metric"]["features"]),
+        "features": entry["features"],
         "n_samples": samples.n_obs,
         "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
         **course,
@@ -148,14 +152,16 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
     """How learning went: what an ensemble says of samples that were left out, or the epochs of a single learner."""
     if "ensemble" in entry:
         found = entry["ensemble"]
-        return {"held_out": found["scores"], "weights": found["weights"], "members": found["n_members"],
-                "interrupted": False}  # fmt: skip
+        return {"scored": found["scored"], "held_out": found["scores"], "weights": found["weights"],
+                "members": found["n_members"], "interrupted": False}  # fmt: skip
+    from ..interpret.course import epochs_in_words
+
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
     if len(loss) == 0:
         raise KeyboardInterrupt("before the first epoch was done")
     return {"epochs": len(loss), "converged": entry["converged"],
             "interrupted": len(loss) < most and not entry["converged"],
-            "loss": [float(loss[k]) for k in (0, -1)]}  # fmt: skip
+            "loss": [float(loss[k]) for k in (0, -1)], "course": epochs_in_words(entry["history"])}  # fmt: skip
 
 
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
@@ -163,23 +169,30 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     import anndata as ad
 
     from .. import get
+    from .._anndata.store import RUN_PREDICTOR, predictor_of
 
+    entry = cells.uns["groundmetric"]
+    predictor = predictor_of(entry, RUN_PREDICTOR)
+    if predictor is not None:
+        predictor.save(folder / RUN_PREDICTOR)
     get.metric(cells).save(folder / "metric.gm")
     # The values themselves stay where they are: everything that is needed later is in the results.
     results = {part: dict(getattr(cells, part)) for part in ("obsm", "varm", "uns")}
+    results["uns"]["groundmetric"] = {name: entry[name] for name in entry if name != "predictor"}
     ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
     write_frame(folder / "importance.csv", get.importance(cells), "feature")
     write_frame(folder / "distances.csv", get.distances(samples), "sample")
-    return ["cells.h5ad", "samples.h5ad", "metric.gm", "importance.csv", "distances.csv", "run.json"]
+    own = [] if predictor is None else [RUN_PREDICTOR]
+    return ["cells.h5ad", "samples.h5ad", "metric.gm", *own, "importance.csv", "distances.csv", "run.json"]
 
 
 def summary(findings: dict[str, Any]) -> str:
     """What was found, for people."""
-    labels = ", ".join(f"{count} {label}" for label, count in findings["labels"].items())
     facts = {
-        "learned from": f"{findings['n_samples']} samples ({labels}), {findings['n_cells']:,} cells, "
-        f"{findings['n_features']:,} features",
+        "learned from": f"{findings['n_samples']} samples ({label_counts(findings['labels'])}), "
+        f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",
+        "features": findings["features"]["text"],
         **(_of_ensemble(findings) if "held_out" in findings else _of_epochs(findings)),
         "most important": ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items()),
     }
@@ -190,7 +203,8 @@ def _of_ensemble(findings: dict[str, Any]) -> dict[str, str]:
     weights = sorted(findings["weights"].items(), key=lambda item: -item[1])
     return {
         "training": f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s",
-        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items()),
+        "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
+        + f" (scored: {findings['scored']}, which `groundmetric predict` uses)",
         "what counts": ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights),
     }
 
@@ -201,5 +215,5 @@ def _of_epochs(findings: dict[str, Any]) -> dict[str, str]:
     )
     return {
         "training": f"{findings['epochs']} epochs ({ended}), {findings['seconds']:.1f} s",
-        "loss": f"{findings['loss'][0]:.3f} at first, {findings['loss'][1]:.3f} at last",
+        "course": findings["course"],
     }

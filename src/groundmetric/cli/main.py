@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +22,41 @@ COMMANDS = (demo, evaluate, learn, predict, report)
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, which names the option or choice that was probably meant."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+        # Before the other checks: a misspelt option that is required would be reported as missing.
+        if args is not None and self._subparsers is None:
+            self._check_options(list(args))
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """One line, where argparse would print the usage as well."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def _check_options(self, args: list[str]) -> None:
+        known = list(self._option_string_actions)
+        for word in args[: args.index("--")] if "--" in args else args:
+            name = word.split("=")[0]
+            if name.startswith("--") and not any(option.startswith(name) for option in known):
+                self.error(f"there is no option {name}{nearest(name, known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(choice) for choice in action.choices or ()]
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(
+                action, f"{value!r} is none of {', '.join(choices)}{nearest(str(value), choices)}"
+            )
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The known word that was probably meant, as a question; nothing where none is near.
+
+    >>> nearest("--smaple", ["--sample", "--label"])
+    ': did you mean --sample?'
+    """
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f": did you mean {found[0]}?" if found else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             options.run(options)
         except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt):
+                _end_workers()
             if options.debug:
                 raise
             code, message = _explain(error, options, signals[0] if signals else signal.SIGINT)
@@ -67,8 +103,19 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _end_workers() -> None:
+    """End the processes of joblib, which would otherwise go on, and complain of a parent that is gone."""
+    executor = getattr(sys.modules.get("joblib.externals.loky.reusable_executor"), "_executor", None)
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="groundmetric", description="Learn the ground metric of optimal transport from labels.")
+    parser = _Parser(
+        prog="groundmetric", description="Learn the ground metric of optimal transport from labels.",
+        epilog="example:\n  groundmetric learn cells.h5ad --sample sample --label disease -o run && "
+        "groundmetric report run", formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"groundmetric {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -80,7 +127,8 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
     """An exit code and one line for whoever typed the command."""
     text = " ".join(_message(error, getattr(options, "option_of", {})).split())
     if isinstance(error, KeyboardInterrupt):
-        return 128 + ended_by, f"{'interrupted' if ended_by == signal.SIGINT else 'terminated'} {text}".strip()
+        word = "interrupted" if ended_by == signal.SIGINT else "terminated"
+        return 128 + ended_by, f"{word} {text}" if text else f"{word}: {options.interrupted}"
     if isinstance(error, ModuleNotFoundError):
         extra = "plot" if error.name == "matplotlib" else "single-cell"
         return 1, f"{error.name} is needed for this: pip install 'groundmetric[{extra}]'"
@@ -92,9 +140,8 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
 
 
 def _message(error: Any, option_of: Mapping[str, str]) -> str:
-    """What an error says; a `ParameterError` names the option that the parameter is in this command."""
-    option = option_of.get(getattr(error, "parameter", ""))
-    return str(error) if option is None else error.naming(option)
+    """What an error says; a `ParameterError` names the options that parameters are in this command."""
+    return error.naming(option_of) if hasattr(error, "naming") else str(error)
 
 
 def _show_warning(message: Any, *where: Any, **more: Any) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,13 +17,65 @@ from .._internal.files import write_whole
 from .._internal.tables import write_csv
 
 
-def add_command(commands: Any, run: Callable, name: str, help: str) -> argparse.ArgumentParser:
-    """A command with the options that all have; `run` is called with what was parsed."""
-    command = commands.add_parser(name, help=help, description=help)
+def add_command(
+    commands: Any, run: Callable, name: str, help: str, example: str, *, interrupted: str = "nothing was written"
+) -> argparse.ArgumentParser:
+    """A command with the options that all have, and an example; `run` is called with what was parsed.
+
+    `interrupted` is what is said after Ctrl-C, unless `run` says what it has kept.
+    """
+    command = commands.add_parser(
+        name, help=help, description=textwrap.fill(help[0].upper() + help[1:] + ".", 100),
+        epilog=f"example:\n  {example}", formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     command.add_argument("--debug", action="store_true", help="show a traceback where something goes wrong")
-    command.set_defaults(run=run, prog=command.prog)
+    command.set_defaults(run=run, prog=command.prog, interrupted=interrupted)
     return command
+
+
+# Options that several commands have mean the same in all of them, so each is defined once.
+
+
+def add_cells(command: argparse.ArgumentParser) -> None:
+    """The file to learn from, its columns, and the folder to write."""
+    command.add_argument("cells", metavar="CELLS.h5ad", help="normalised values on a log scale; read in part only")
+    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
+    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
+    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
+    add_output(command, required=True)
+
+
+def add_output(command: argparse.ArgumentParser, what: str = "folder to write", **more: Any) -> None:
+    command.add_argument("-o", "--output", metavar=more.pop("metavar", "DIR"), help=what, **more)
+
+
+def add_values(command: argparse.ArgumentParser, default: str) -> None:
+    """What describes a cell, and how many cells of a sample are drawn; `default` is said of genes."""
+    command.add_argument("--layer", help="use this layer rather than X")
+    command.add_argument("--rep", metavar="NAME", help="use this entry of obsm rather than genes")
+    which = (
+        "N: so many of the most variable; variance: those above the average; highly_variable or another column of var "
+        f"that marks them; or all ({default})"
+    )
+    command.add_argument("--genes", metavar="RULE", type=genes, help=which)
+    add_draw(command)
+
+
+def add_draw(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
+                         help="drawn at most; or all (%(default)s)")  # fmt: skip
+
+
+def add_cell_type(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--cell-type", metavar="COLUMN", help="column of obs: the type of each cell (cell_type, if there)"
+    )
+
+
+def add_permutations(command: argparse.ArgumentParser, of: str) -> None:
+    text = f"of labels, to test {of} against chance; each costs a whole evaluation (%(default)s)"
+    command.add_argument("--permutations", metavar="N", type=whole, default=0, help=text)
 
 
 def add_seed(command: argparse.ArgumentParser, of: str) -> None:
@@ -59,6 +112,23 @@ def count_or_all(text: str) -> int | None:
     return None if text == "all" else count(text)
 
 
+def genes(text: str) -> str | int:
+    """A rule, or a number of genes."""
+    return count(text) if text.isdecimal() else text
+
+
+def labels(text: str) -> list[str]:
+    """Labels from low to high, separated by commas.
+
+    >>> labels("mild, moderate,severe")
+    ['mild', 'moderate', 'severe']
+    """
+    found = [label.strip() for label in text.split(",")]
+    if len(found) < 2 or not all(found) or len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"expected different labels from low to high, as A,B,C, not {text!r}")
+    return found
+
+
 def jobs(text: str) -> int:
     return -1 if text == "-1" else count(text)
 
@@ -88,6 +158,7 @@ def share(text: str) -> float:
     return value
 
 
+_MOST_NUMBERS = 8  # labels that are numbers, up to which each is named
 # The file by which the folder of a run is known.
 FINDINGS = "run.json"
 
@@ -149,8 +220,30 @@ def write_frame(path: Path, frame: Any, index: str | None = None) -> None:
     write_csv(path, [*([] if index is None else [index]), *map(str, frame.columns)], rows)
 
 
+def plain(value: Any) -> Any:
+    """A value as JSON has it: an array as a list."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     print(json.dumps(findings) if as_json else text)
+
+
+def label_counts(counts: Mapping[str, int]) -> str:
+    """How many samples each label has; numbers are rounded, and of many their range is given.
+
+    >>> label_counts({"ill": 3, "well": 2}), label_counts({"0.123456789": 1, "2.0": 2})
+    ('3 ill, 2 well', '1 of 0.1235, 2 of 2')
+    >>> label_counts({str(k / 7): 1 for k in range(20)})
+    '20 numbers from 0 to 2.714'
+    """
+    try:
+        numbers = {float(label): count for label, count in counts.items()}
+    except ValueError:
+        return ", ".join(f"{count} {label}" for label, count in counts.items())
+    if len(numbers) > _MOST_NUMBERS:
+        return f"{len(numbers)} numbers from {min(numbers):.4g} to {max(numbers):.4g}"
+    return ", ".join(f"{numbers[value]} of {value:.4g}" for value in sorted(numbers))
 
 
 def aligned(rows: list[list[str]]) -> str:

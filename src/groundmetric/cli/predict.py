@@ -1,4 +1,4 @@
-"""`groundmetric predict`: labels of new samples by a metric that was learned before."""
+"""`groundmetric predict`: labels of new samples by what an earlier `learn` was scored by."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from .options import (
     add_command,
-    add_force,
+    add_draw,
     add_jobs,
+    add_output,
     add_seed,
     aligned,
     count,
-    count_or_all,
     log,
     new_folder,
     print_findings,
@@ -26,21 +26,26 @@ OPTION_OF = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max
 
 
 def add(commands: Any) -> None:
-    command = add_command(commands, run, "predict", "predict the labels of new samples by an earlier `learn`")
+    command = add_command(
+        commands, run, "predict", "predict the labels of new samples by an earlier `learn`",
+        "groundmetric predict run new.h5ad -o new",
+    )  # fmt: skip
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
     command.add_argument("cells", metavar="NEW.h5ad", help="prepared as the training data were; read in part only")
-    command.add_argument("-o", "--output", metavar="DIR", help="folder to write; without, labels are printed only")
+    add_output(command, "folder to write; without, labels are printed only")
     command.add_argument("--sample", metavar="COLUMN", help="column of obs: the sample of each cell (as in training)")
     command.add_argument("--layer", help="layer to use (as in training)")
-    command.add_argument("--neighbors", metavar="K", type=count, default=5,
-                         help="nearest training samples that vote (%(default)s)")  # fmt: skip
+    command.add_argument("--neighbors", metavar="K", type=count,
+                         help="let so many nearest training samples vote (by the run's TransportClassifier, or "
+                         "TransportRegressor for ordered labels; after a single learner, 5 vote)")  # fmt: skip
     command.add_argument("--max-missing", metavar="SHARE", type=share, default=0.2,
                          help="of the genes, which count as their mean in training (%(default)s)")  # fmt: skip
-    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
-                         help="drawn for the distances at most; or all (%(default)s)")  # fmt: skip
+    add_draw(command)
     add_seed(command, "of the draw")
     add_jobs(command)
-    add_force(command)
+    command.add_argument("--force", action="store_true",
+                         help="replace the folder of an earlier run; and go on, with a warning, where values are on "
+                         "another scale than those of training")  # fmt: skip
     command.set_defaults(option_of=OPTION_OF)
 
 
@@ -71,30 +76,43 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
         projected = project_samples(
             source, known, sample_key=options.sample, layer=options.layer, max_missing=options.max_missing,
             n_neighbors=options.neighbors, n_cells=options.cells_per_sample, random_state=options.seed,
-            n_jobs=options.jobs, verbose=1,
+            force=options.force, n_jobs=options.jobs, verbose=1,
         )  # fmt: skip
         files = [] if folder is None else _write(folder, source, projected)
-    samples = projected.samples
-    shares = samples.obsm["groundmetric_probabilities"]
-    nearest = samples.obsm["X_groundmetric_distances"].argmin(axis=1)
-    predictions = [
-        {
-            "sample": str(name),
-            "n_cells": int(samples.obs["n_cells"].iloc[k]),
-            "predicted": None if shares.iloc[k].isna().any() else str(samples.obs["groundmetric_predicted"].iloc[k]),
-            "probabilities": {label: float(p) for label, p in shares.iloc[k].items() if p == p},
-            "nearest": str(known.cells.names[nearest[k]]),
-        }
-        for k, name in enumerate(samples.obs_names)
-    ]
     return {
         "groundmetric": __version__,
         "command": "predict",
         "run": str(options.trained),
         "cells": str(options.cells),
-        "predictions": predictions,
+        "predicted_by": projected.samples.uns["groundmetric"]["predicted_by"],
+        "predictions": _predictions(projected.samples),
         "files": files,
     }
+
+
+def _predictions(samples: Any) -> list[dict[str, Any]]:
+    """A dict for each sample; what is not predicted, or not known, is missing or None."""
+    training = samples.uns["groundmetric"]["training_samples"]
+    nearest = samples.obsm["X_groundmetric_distances"].argmin(axis=1)
+    shares = samples.obsm.get("groundmetric_probabilities")
+    found = []
+    for k, (name, row) in enumerate(samples.obs.iterrows()):
+        label = row["groundmetric_predicted"]
+        predicted: dict[str, Any] = {
+            "sample": str(name),
+            "n_cells": int(row["n_cells"]),
+            "predicted": None if label is None or label != label else str(label),
+        }
+        if shares is not None:
+            predicted["probabilities"] = {label: float(p) for label, p in shares.iloc[k].items() if p == p}
+        for more in ("number", "typicality"):
+            if f"groundmetric_{more}" in samples.obs:
+                value = float(row[f"groundmetric_{more}"])
+                predicted[more] = value if value == value else None
+        if "groundmetric_far" in samples.obs:
+            predicted["far"] = bool(row["groundmetric_far"])
+        found.append({**predicted, "nearest": str(training[nearest[k]])})
+    return found
 
 
 def _write(folder: Path, source: Any, projected: Any) -> list[str]:
@@ -106,9 +124,11 @@ def _write(folder: Path, source: Any, projected: Any) -> list[str]:
     cells.uns["groundmetric"] = projected.stored.entry()
     cells.write_h5ad(folder / "cells.h5ad")
     samples.write_h5ad(folder / "samples.h5ad")
-    table = samples.obs[["n_cells", "groundmetric_predicted", "groundmetric_probability"]]
-    shares = samples.obsm["groundmetric_probabilities"].add_prefix("probability of ")
-    table = table.rename(columns=lambda name: name.removeprefix("groundmetric_")).join(shares)
+    own = [f"groundmetric_{name}" for name in ("predicted", "probability", "number", "typicality", "far")]
+    table = samples.obs[["n_cells", *(name for name in own if name in samples.obs)]]
+    table = table.rename(columns=lambda name: name.removeprefix("groundmetric_"))
+    if "groundmetric_probabilities" in samples.obsm:
+        table = table.join(samples.obsm["groundmetric_probabilities"].add_prefix("probability of "))
     write_frame(folder / "predictions.csv", table, "sample")
     known = samples.uns["groundmetric"]["training_samples"]
     distances = pd.DataFrame(samples.obsm["X_groundmetric_distances"], samples.obs_names, known)
@@ -117,9 +137,30 @@ def _write(folder: Path, source: Any, projected: Any) -> list[str]:
 
 
 def summary(findings: dict[str, Any]) -> str:
-    """A line per sample."""
-    rows = [["sample", "cells", "predicted", "probability", "nearest"]]
+    """A line per sample, and what predicted the labels."""
+    rows = []
     for found in findings["predictions"]:
-        best = f"{max(found['probabilities'].values()):.2f}" if found["probabilities"] else "-"
-        rows.append([found["sample"], str(found["n_cells"]), found["predicted"] or "-", best, found["nearest"]])
-    return aligned(rows)
+        row = {"sample": found["sample"], "cells": str(found["n_cells"]), "predicted": _shown(found["predicted"])}
+        if "probabilities" in found:
+            best = max(found["probabilities"].values(), default=None)
+            row["probability"] = "-" if best is None else f"{best:.2f}"
+        for name in ("number", "typicality"):
+            if name in found:
+                row[name] = "-" if found[name] is None else f"{found[name]:.2f}"
+        rows.append({**row, "nearest": found["nearest"]})
+    table = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
+    lines = [table, f"predicted by: {findings['predicted_by']}"]
+    far = [found["sample"] for found in findings["predictions"] if found.get("far")]
+    if far:
+        lines.append(f"far from all training samples, so that what is predicted is a guess: {', '.join(far)}")
+    return "\n".join(lines)
+
+
+def _shown(label: str | None) -> str:
+    """A label; of a number, a few digits."""
+    if label is None:
+        return "-"
+    try:
+        return f"{float(label):.4g}"
+    except ValueError:
+        return label

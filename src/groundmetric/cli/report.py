@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .options import add_command, add_jobs, log, positive, print_findings, whole
+from .options import add_cell_type, add_command, add_jobs, add_output, log, positive, print_findings, whole
 
 OPTION_OF = {"cell_type_key": "--cell-type", "group_key": "--group"}
 PERMUTATIONS = (
@@ -34,17 +34,19 @@ def seconds(text: str) -> float:
 
 def add(commands: Any) -> None:
     command = add_command(
-        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is stored in its folder"
-    )
+        commands, run, "report", "write one HTML page about a run of `learn`; what takes long is stored in its folder",
+        "groundmetric report run --permutations 199 --jobs -1",
+        interrupted="what takes long and is done is kept, and the same command goes on with it",
+    )  # fmt: skip
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
-    command.add_argument("-o", "--output", metavar="FILE", help="page to write (report.html in RUN)")
+    add_output(command, "page to write (report.html in RUN)", metavar="FILE")
     command.add_argument("--title", help="of the page")
     command.add_argument(
         "--group",
         metavar="COLUMN",
         help="column of obs: the patient, who is never divided (that of learn, if it had one)",
     )
-    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs (cell_type, if there)")
+    add_cell_type(command)
     command.add_argument("--gene-sets", metavar="FILE.gmt", help="names the processes that axes have to do with")
     command.add_argument("--refits", metavar="N", type=whole, default=20,
                          help="of a single learner from samples drawn anew, for the stability of genes (%(default)s); "

@@ -5,6 +5,7 @@ from .classifier import TransportKNeighborsClassifier
 from .ensemble import GroundMetricEnsemble
 from .learner import GroundMetricLearner
 from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
+from .preprocessing import PointwiseTransformer
 from .regressor import TransportKNeighborsRegressor
 from .search import GroundMetricLearnerCV
 
@@ -13,6 +14,7 @@ __all__ = [
     "GroundMetricLearner",
     "GroundMetricLearnerCV",
     "GroundMetricMethod",
+    "PointwiseTransformer",
     "TransportClassifier",
     "TransportKNeighborsClassifier",
     "TransportKNeighborsRegressor",

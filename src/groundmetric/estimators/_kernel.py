@@ -70,25 +70,52 @@ class KernelSpace:
         return centred / self.scale @ self.axes
 
 
+def balanced_weights(codes: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:
+    """Weights of distributions, of mean 1, by which classes count the same; with strata, as far as can be, within each.
+
+    So a class that is more frequent in one batch than in another is not told by the batch.
+
+    >>> balanced_weights(np.array([0, 0, 0, 1])).round(2).tolist()
+    [0.67, 0.67, 0.67, 2.0]
+    """
+    weights = np.ones(codes.size)
+    for stratum in [] if strata is None else np.unique(strata):
+        inside = strata == stratum
+        weights[inside] = _class_weights(codes[inside], weights[inside])
+    return _class_weights(codes, weights)
+
+
+def _class_weights(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The weights, changed so that the classes have equal sums and the mean is 1."""
+    which = np.unique(codes, return_inverse=True)[1]
+    sums = np.bincount(which, weights)
+    return weights * (codes.size / (sums.size * sums))[which]
+
+
 class KernelModel:
     """Logistic regression of classes (whole numbers), or ridge regression of numbers, in the space of a kernel."""
 
-    def __init__(self, kernel: np.ndarray, codes: np.ndarray, strength: float, n_classes: int) -> None:
+    def __init__(
+        self, kernel: np.ndarray, codes: np.ndarray, strength: float, n_classes: int, strata: np.ndarray | None = None
+    ) -> None:
         self._space, coordinates = KernelSpace.of(kernel)
         self._n_classes = n_classes
-        self._model = _regression(coordinates, codes, strength, n_classes)
+        self._model = _regression(coordinates, codes, strength, n_classes, strata)
 
     def predict(self, kernel: np.ndarray) -> np.ndarray:
         """Probabilities of the classes, or numbers, by a kernel with those that were learned from."""
         return _predicted(self._model, self._space.coordinates(kernel), self._n_classes)
 
 
-def _regression(coordinates: np.ndarray, codes: np.ndarray, strength: float, n_classes: int) -> Any:
+def _regression(
+    coordinates: np.ndarray, codes: np.ndarray, strength: float, n_classes: int, strata: np.ndarray | None
+) -> Any:
     if not n_classes:
         return Ridge(alpha=1.0 / strength).fit(coordinates, codes)
+    weights = balanced_weights(codes, strata)
     if n_classes * coordinates.shape[1] > _MOST_NEWTON:
-        return LogisticRegression(C=strength, class_weight="balanced", max_iter=3000).fit(coordinates, codes)
-    return SoftmaxRegression(strength).fit(coordinates, codes)
+        return LogisticRegression(C=strength, max_iter=3000).fit(coordinates, codes, sample_weight=weights)
+    return SoftmaxRegression(strength).fit(coordinates, codes, weights)
 
 
 def _predicted(model: Any, coordinates: np.ndarray, n_classes: int) -> np.ndarray:
@@ -100,7 +127,7 @@ def _predicted(model: Any, coordinates: np.ndarray, n_classes: int) -> np.ndarra
 
 
 class SoftmaxRegression:
-    """LogisticRegression(C=strength, class_weight="balanced") by Newton's method, for a few dozen items.
+    """LogisticRegression(C=strength) with weights by Newton's method, for a few dozen items.
 
     A p-value takes a hundred thousand of these fits. Of this size scikit-learn's take 4 to 20 ms, nearly all of it
     checks, and these a fraction of one.
@@ -109,10 +136,9 @@ class SoftmaxRegression:
     def __init__(self, strength: float) -> None:
         self._strength = strength
 
-    def fit(self, coordinates: np.ndarray, codes: np.ndarray) -> SoftmaxRegression:
+    def fit(self, coordinates: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> SoftmaxRegression:
         self.classes_, which = np.unique(codes, return_inverse=True)
         n, k = codes.size, self.classes_.size
-        weights = (n / (k * np.bincount(which)))[which]
         x = np.column_stack([coordinates, np.ones(n)])
         truth = np.eye(k)[which]
         # Two rows of opposite sign have half the square of the one slope that scikit-learn penalises for two classes.
@@ -154,35 +180,60 @@ class SoftmaxRegression:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a kernel says about distributions that were left out, with the strength that served them best."""
+    """What a kernel says about distributions that were left out.
+
+    Attributes
+    ----------
+    strength : float
+        The strength that serves all folds best.
+    held_out : array of shape (n_distributions, n_classes) or (n_distributions,)
+        Predictions, those of each fold with the strength that serves the other folds best.
+    """
 
     strength: float
     held_out: np.ndarray
-    score: float  # log-likelihood of the distributions, all in all
 
 
-def read_kernel(kernel: np.ndarray, codes: np.ndarray, folds: list[np.ndarray], n_classes: int) -> Reading:
-    """Predict each fold from the others with the strength that predicts best, climbing from the middle one."""
-    spaces = []
+def read_kernel(
+    kernel: np.ndarray, codes: np.ndarray, folds: list[np.ndarray], n_classes: int, strata: np.ndarray | None = None
+) -> Reading:
+    """Predict each fold from the others, trying strengths from the middle one on as long as predictions get better."""
+    spaces, weights = [], balanced_weights(codes, strata) if n_classes else None
     for fold in folds:
         known, left = np.flatnonzero(~fold), np.flatnonzero(fold)
         space, coordinates = KernelSpace.of(kernel[np.ix_(known, known)])
-        spaces.append((left, codes[known], coordinates, space.coordinates(kernel[np.ix_(left, known)])))
+        own = None if strata is None else strata[known]
+        spaces.append((left, codes[known], own, coordinates, space.coordinates(kernel[np.ix_(left, known)])))
+    tried: dict[int, np.ndarray] = {}
 
-    def at(place: int) -> Reading:
+    def score(place: int) -> float:
         held_out = np.full((codes.size, n_classes) if n_classes else codes.size, np.nan)
-        for left, learned, coordinates, others in spaces:
-            model = _regression(coordinates, learned, STRENGTHS[place], n_classes)
+        for left, learned, own, coordinates, others in spaces:
+            model = _regression(coordinates, learned, STRENGTHS[place], n_classes, own)
             held_out[left] = _predicted(model, others, n_classes)
-        return Reading(STRENGTHS[place], held_out, log_likelihood(held_out, codes))
+        tried[place] = held_out
+        return log_likelihood(held_out, codes, weights)
 
     place = len(STRENGTHS) // 2
-    best = at(place)
-    while place > 0 and (found := at(place - 1)).score >= best.score:  # of equally good ones, the weakest
+    best = score(place)
+    while place > 0 and (found := score(place - 1)) >= best:  # of equally good ones, the weakest
         best, place = found, place - 1
-    while place + 1 < len(STRENGTHS) and (found := at(place + 1)).score > best.score:
+    while place + 1 < len(STRENGTHS) and (found := score(place + 1)) > best:
         best, place = found, place + 1
-    return best
+    return Reading(STRENGTHS[place], _chosen_by_others(tried, codes, weights, folds))
+
+
+def _chosen_by_others(
+    tried: dict[int, np.ndarray], codes: np.ndarray, weights: np.ndarray | None, folds: list[np.ndarray]
+) -> np.ndarray:
+    """Predictions of each fold with the strength that serves the others best: its own labels have no say."""
+    found = np.empty_like(tried[len(STRENGTHS) // 2])
+    for fold in folds:
+        others = ~fold
+        own = None if weights is None else weights[others]
+        scores = {place: log_likelihood(tried[place][others], codes[others], own) for place in sorted(tried)}
+        found[fold] = tried[max(scores, key=scores.__getitem__)][fold]
+    return found
 
 
 def votes(distances: np.ndarray, codes: np.ndarray, n_classes: int) -> np.ndarray:
@@ -206,12 +257,12 @@ def read_votes(distances: np.ndarray, codes: np.ndarray, groups: np.ndarray, n_c
     for group in np.unique(groups):
         left, known = np.flatnonzero(groups == group), np.flatnonzero(groups != group)
         held_out[left] = votes(distances[np.ix_(left, known)], codes[known], n_classes)
-    return Reading(0.0, held_out, log_likelihood(held_out, codes))
+    return Reading(0.0, held_out)
 
 
-def log_likelihood(predicted: np.ndarray, codes: np.ndarray) -> float:
-    """Of held-out classes, each counting the same whatever its size; or of numbers around those predicted."""
+def log_likelihood(predicted: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Of held-out classes, by weights or each counting the same; or of numbers around those predicted."""
     if predicted.ndim == 1:
         return float(-0.5 * codes.size * np.log(np.mean(np.square(predicted - codes)) + 1e-12))
     logs = np.log(np.clip(predicted[np.arange(codes.size), codes], _FLOOR, 1.0))
-    return float(codes.size * np.mean([logs[codes == c].mean() for c in np.unique(codes)]))
+    return float(logs @ (balanced_weights(codes) if weights is None else weights))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..distances import pairwise_distances
 from ..distributions import Distributions
-from ..learning.features import FeatureDistances, feature_ratios, quantile_functions, strongest_features
+from ..learning.features import (
+    FeatureDistances,
+    feature_ratios,
+    quantile_functions,
+    strongest_features,
+    within_strata,
+)
 from ..metrics.base import GroundMetric
-from .grid import reference_metric
+from ._averages import reference_metric
 from .learner import GroundMetricLearner
 
 KINDS = ("univariate", "anova", "learned")
@@ -41,15 +48,24 @@ class Member:
 class Geometry:
     """What does not depend on labels: scales, draws of points, quantile functions, Euclidean distances, means.
 
-    One computation serves all members, and all permutations of the labels.
+    One computation serves all members, and all permutations of the labels. Quantile functions of single features are
+    taken relative to the mean of their stratum, where there are strata.
     """
 
-    def __init__(self, D: Distributions, max_points: int, n_draws: int, random: np.random.RandomState) -> None:
+    def __init__(
+        self,
+        D: Distributions,
+        max_points: int,
+        n_draws: int,
+        random: np.random.RandomState,
+        strata: np.ndarray | None = None,
+    ) -> None:
         self.D, self.max_points = D, max_points
         _, self.variances = D.moments(weighted=False)
         self.scale = np.where(self.variances > 0, np.sqrt(self.variances), 1.0)
         self.seeds = random.randint(2**31, size=n_draws)
-        self.quantiles = quantile_functions(D, self.scale)
+        quantiles = quantile_functions(D, self.scale)
+        self.quantiles = quantiles if strata is None else within_strata(quantiles, strata)
         self.features = FeatureDistances(self.quantiles, random)
         self.draws = [self._draw(int(seed)) for seed in self.seeds]
         self.euclidean = reference_metric(D, "standardised")
@@ -67,14 +83,60 @@ class Geometry:
         return (D.means() / self.scale - self.centre) / self.spread
 
 
-def parts(codes: np.ndarray, groups: np.ndarray, n_parts: int, random: np.random.RandomState) -> list[np.ndarray]:
+@dataclass(frozen=True)
+class Labels:
+    """What is known of the distributions beside their points.
+
+    Attributes
+    ----------
+    codes : array of shape (n_distributions,)
+        Classes as whole numbers, or numbers of mean 0 and variance 1.
+    groups : array of shape (n_distributions,)
+        Outer group (patient) as a number.
+    strata : array of shape (n_distributions,) or None
+        Stratum (batch) as a number; labels are compared within it.
+    """
+
+    codes: np.ndarray
+    groups: np.ndarray
+    strata: np.ndarray | None = None
+
+    @property
+    def are_classes(self) -> bool:
+        """Whether the codes are classes, not numbers."""
+        return self.codes.dtype.kind in "iu"
+
+    def kind_of(self, which: np.ndarray) -> tuple:
+        """Classes and strata that occur among some distributions."""
+        classes = tuple(np.unique(self.codes[which])) if self.are_classes else ()
+        return classes if self.strata is None else (classes, tuple(np.unique(self.strata[which])))
+
+    def learnable(self, inside: np.ndarray) -> bool:
+        """Whether a metric can be learned from a part: two of each class, or three values; unlike ones in a stratum."""
+        codes = self.codes[inside]
+        enough = np.unique(codes).size >= 3
+        if self.are_classes:
+            counts = np.bincount(codes, minlength=int(self.codes.max()) + 1)
+            enough = bool(np.all(counts[np.unique(self.codes)] >= 2))
+        return enough and (self.strata is None or self.comparable(inside))
+
+    def comparable(self, inside: np.ndarray) -> bool:
+        """Whether a stratum has unlike distributions."""
+        assert self.strata is not None
+        strata = [inside & (self.strata == stratum) for stratum in np.unique(self.strata)]
+        return any(np.unique(self.codes[which]).size >= 2 for which in strata)
+
+
+def parts(labels: Labels, n_parts: int, random: np.random.RandomState) -> list[np.ndarray]:
     """Masks of distributions to learn from: halves of the groups and their complements, each class on both sides.
 
-    Where a half would have a class with fewer than two distributions, one group of each kind is left out instead.
+    With strata, those of each are halved. Where a half would have a class with fewer than two distributions, or strata
+    of one class each, one group of each kind is left out instead.
     """
+    groups = labels.groups
     kinds: dict[tuple, list[int]] = {}
     for group in np.unique(groups):
-        kinds.setdefault(tuple(np.unique(codes[groups == group])) if codes.dtype.kind in "iu" else (), []).append(group)
+        kinds.setdefault(labels.kind_of(groups == group), []).append(group)
     found: list[np.ndarray] = []
     while len(found) < n_parts:
         sides: tuple[list[int], list[int]] = ([], [])
@@ -87,31 +149,23 @@ def parts(codes: np.ndarray, groups: np.ndarray, n_parts: int, random: np.random
             larger = 1 - larger if order.size % 2 else larger
         for side in sides:
             inside = np.isin(groups, side)
-            found.append(inside if _learnable(codes, inside) else _all_but_few(codes, groups, kinds, random))
+            found.append(inside if labels.learnable(inside) else _all_but_few(labels, kinds, random))
     return found[:n_parts]
 
 
-def _learnable(codes: np.ndarray, inside: np.ndarray) -> bool:
-    if codes.dtype.kind not in "iu":
-        return bool(np.unique(codes[inside]).size >= 3)
-    return bool(np.all(np.bincount(codes[inside], minlength=int(codes.max()) + 1)[np.unique(codes)] >= 2))
-
-
-def _all_but_few(
-    codes: np.ndarray, groups: np.ndarray, kinds: dict[tuple, list[int]], random: np.random.RandomState
-) -> np.ndarray:
-    inside = np.ones(codes.size, dtype=bool)
+def _all_but_few(labels: Labels, kinds: dict[tuple, list[int]], random: np.random.RandomState) -> np.ndarray:
+    inside = np.ones(labels.codes.size, dtype=bool)
     for members in kinds.values():
-        trial = inside & (groups != random.choice(members))
-        inside = trial if _learnable(codes, trial) else inside
+        trial = inside & (labels.groups != random.choice(members))
+        inside = trial if labels.learnable(trial) else inside
     return inside
 
 
 def learn_member(
-    geometry: Geometry, codes: np.ndarray, kind: str, draw: int, inside: np.ndarray, max_epochs: int, seed: int
+    geometry: Geometry, labels: Labels, kind: str, draw: int, inside: np.ndarray, max_epochs: int, seed: int
 ) -> Member:
     """A metric of one kind from one part of the distributions, and all distances under it."""
-    weights = _weights(geometry, codes, kind, inside)
+    weights = _weights(geometry, labels, kind, inside)
     used = np.flatnonzero(weights)
     points = geometry.draws[draw]
     components = np.zeros((used.size, weights.size))
@@ -119,7 +173,7 @@ def learn_member(
     if kind == "learned":
         # Entries of standardised features are as large as those that learning starts from otherwise.
         components *= np.sqrt(used.size) / 16.0 / np.linalg.norm(weights)
-        components = _refine(components, used, points, codes, inside, max_epochs, seed + draw)
+        components = _refine(components, used, points, labels, inside, max_epochs, seed + draw)
     metric = GroundMetric(components, geometry.D.features, variances=geometry.variances)
     distances = pairwise_distances(points, metric=metric)
     unit = _unit(distances, inside)
@@ -127,26 +181,31 @@ def learn_member(
     return Member(kind, metric, inside, distances / unit)
 
 
-def _weights(geometry: Geometry, codes: np.ndarray, kind: str, inside: np.ndarray) -> np.ndarray:
+def _weights(geometry: Geometry, labels: Labels, kind: str, inside: np.ndarray) -> np.ndarray:
+    codes, strata = labels.codes, labels.strata
     if kind == "anova":
-        ratios, spread = feature_ratios(geometry.quantiles[inside], codes[inside])
+        own = None if strata is None else strata[inside]
+        ratios, spread = feature_ratios(geometry.quantiles[inside], codes[inside], own)
         spread = spread + np.median(spread)
         return strongest_features(ratios / np.where(spread > 0, spread, 1.0))
     return strongest_features(geometry.features.statistics(codes, inside, moderated=True))
 
 
 def _refine(
-    start: np.ndarray, used: np.ndarray, D: Distributions, codes: np.ndarray, inside: np.ndarray, epochs: int, seed: int
+    start: np.ndarray, used: np.ndarray, D: Distributions, labels: Labels, inside: np.ndarray, epochs: int, seed: int
 ) -> np.ndarray:
     """Weights that triplets of the distributions inside have moved; the start where nothing is left of them."""
     part = D[np.flatnonzero(inside)]
     few = part.with_points(part.points[:, used])
     first = start[np.arange(used.size), used]
+    strata = None if labels.strata is None else labels.strata[inside]
     learner = GroundMetricLearner(
         form="diagonal", init=first, strength=0.01, max_epochs=epochs, random_state=seed % 2**31,
-        target="classes" if codes.dtype.kind in "iu" else "ordered",
+        target="classes" if labels.codes.dtype.kind in "iu" else "ordered",
     )  # fmt: skip
-    found = learner.fit(few, codes[inside]).metric_.components
+    with warnings.catch_warnings():  # that some cannot be compared across strata is said of the whole cohort
+        warnings.filterwarnings("ignore", message=".*strata")
+        found = learner.fit(few, labels.codes[inside], strata=strata).metric_.components
     if not np.any(found):
         return start
     components = np.zeros((len(found), start.shape[1]))

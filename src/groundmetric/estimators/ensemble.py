@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._internal.executor import progress_bar
 from .._internal.validation import Roll, check_labels, check_number, refuse_mask
 from ..distributions import Distributions, named_rows
+from ..learning.features import within_strata
 from ..metrics.base import GroundMetric
-from ..supervision.labels import read_labels
+from ..supervision.labels import read_labels, read_strata
 from ..supervision.splits import check_class_sizes, folds, group_list, leave_one_group_out, number_groups
+from ._averages import average_metric, of_unit_spread
 from ._base import GroundMetricMethod
-from ._kernel import Reading, log_likelihood, read_kernel, read_votes, similarities, unit_of
-from ._members import KINDS, Geometry, learn_member, out_of_bag, parts
-from .grid import average_metric, of_unit_spread
+from ._kernel import Reading, balanced_weights, log_likelihood, read_kernel, read_votes, similarities, unit_of
+from ._members import KINDS, Geometry, Labels, learn_member, out_of_bag, parts
 
 # The kind of member that does not look at labels: what the others are shrunk to.
 EUCLIDEAN = "euclidean"
@@ -164,9 +165,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,)
         Probabilities of the classes, or numbers, predicted for each training distribution while it was left out.
     score_ : float
-        Mean log-probability of the true class in `held_out_`, classes counting the same; of numbers in units of their
-        standard deviation, the log-likelihood per distribution. The penalties and the weights of the kinds are those
-        that serve it best, so that labels without any meaning score a little above chance.
+        Mean log-probability of the true class in `held_out_`, classes counting the same (with strata, within each); of
+        numbers in units of their standard deviation, the log-likelihood per distribution. The penalties and the weights
+        of the kinds by which a fold is predicted are those that serve the other folds best.
     importances_ : array of shape (n_all_members, n_features)
         Importance of each feature in each member.
     members_ : list of Member
@@ -211,7 +212,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> GroundMetricEnsemble:
+    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> GroundMetricEnsemble:
         """Learn the members from parts of the distributions, and weight them by what they say about the rest.
 
         Parameters
@@ -223,16 +224,21 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         groups : array-like of shape (n_distributions,) or None, default=None
             Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
             matched by name where they carry names.
+        strata : array-like of shape (n_distributions,) or None, default=None
+            Stratum (batch, site) of each distribution; matched by name where they carry names. Features are judged by
+            what is left of them within strata, metrics learned by comparisons across them, and every class counts the
+            same in each stratum, so that what sets strata apart does not tell the label. Numbers are taken relative to
+            the mean of their stratum.
 
         Returns
         -------
         GroundMetricEnsemble
             The estimator itself.
         """
-        D, codes, members = self._check(X, y, groups)
+        D, labels = self._check(X, y, groups, strata)
         random = check_random_state(self.random_state)
-        geometry = Geometry(D, self.max_points, self.n_members, random)
-        self._learn_members(geometry, codes, members, int(random.randint(2**31)))
+        geometry = Geometry(D, self.max_points, self.n_members, random, labels.strata)
+        self._learn_members(geometry, labels, int(random.randint(2**31)))
         self._average()
         if self.target == "ordered":
             self.held_out_ = self._mean + self._spread * self.held_out_
@@ -244,8 +250,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _check(self, X: Any, y: Any, groups: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
-        """The distributions, their classes or values as numbers, and their groups as numbers."""
+    def _check(self, X: Any, y: Any, groups: Any, strata: Any) -> tuple[Distributions, Labels]:
+        """The distributions, and what is known of them as numbers."""
         for name in ("n_members", "max_points", "max_epochs"):
             check_number(name, getattr(self, name), low=1, whole=True)
         _check_kinds(self.kinds)
@@ -254,36 +260,46 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         D = checked_distributions(self, X, reset=True)
-        groups = group_list(groups, D.roll)
+        groups, strata = group_list(groups, D.roll), read_strata(strata, D.roll, D, by_row=False)
+        strata = None if strata is None or np.ptp(strata) == 0 else strata
         codes: np.ndarray
         if self.target == "ordered":
             self.classes_ = np.empty(0)
             codes = ordered_values(y, D)
-            self._mean, self._spread = float(codes.mean()), float(codes.std())
-            codes = (codes - self._mean) / self._spread
+            self._mean = float(codes.mean())
+            codes = within_strata(codes, strata)
+            self._spread = float(codes.std()) or 1.0
+            codes = codes / self._spread
         else:
-            labels = check_labels(y, D.roll)
-            check_class_sizes(labels, groups, 2, "one to learn from and one that is left out")
-            self.classes_, codes = np.unique(labels, return_inverse=True)
+            classes = check_labels(y, D.roll)
+            check_class_sizes(classes, groups, 2, "one to learn from and one that is left out")
+            self.classes_, codes = np.unique(classes, return_inverse=True)
         numbers = number_groups(groups, len(D))
-        return D, codes, np.arange(len(D)) if numbers is None else numbers
+        labels = Labels(codes, np.arange(len(D)) if numbers is None else numbers, strata)
+        if strata is not None and not labels.comparable(np.ones(len(D), dtype=bool)):
+            raise ValueError(
+                "every stratum has labels of one kind only, so that batch and label cannot be told apart in this "
+                "cohort: give coarser strata, or none"
+            )
+        return D, labels
 
-    def _learn_members(self, geometry: Geometry, codes: np.ndarray, groups: np.ndarray, seed: int) -> None:
+    def _learn_members(self, geometry: Geometry, labels: Labels, seed: int) -> None:
         """All that depends on labels, but for the average."""
-        self._geometry, self._codes, self._groups, self._seed = geometry, codes, groups, seed
-        inside = parts(codes, groups, self.n_members, np.random.RandomState(seed))
+        self._geometry, self._labels, self._seed = geometry, labels, seed
+        self._codes, self._strata = labels.codes, labels.strata
+        inside = parts(labels, self.n_members, np.random.RandomState(seed))
         tasks = [(kind, draw) for kind in self.kinds for draw in range(self.n_members)]
         with progress_bar(len(tasks), "ensemble", "member", show=bool(self.verbose)) as bar:
             self.members_ = []
             jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")
             for member in jobs(
-                delayed(learn_member)(geometry, codes, kind, draw, inside[draw], self.max_epochs, seed)
+                delayed(learn_member)(geometry, labels, kind, draw, inside[draw], self.max_epochs, seed)
                 for kind, draw in tasks
             ):
                 self.members_.append(member)
                 bar.update()
         self.importances_ = np.array([member.metric.importance() for member in self.members_])
-        self._read(self._folds(codes, groups, seed))
+        self._read(self._folds(labels.codes, labels.groups, seed))
 
     def _folds(self, codes: np.ndarray, groups: np.ndarray, seed: int) -> list[np.ndarray]:
         labels = codes if self.classes_.size else _steps(codes, groups)
@@ -297,23 +313,27 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 
     def _read(self, fold: list[np.ndarray]) -> None:
         """Held-out predictions of every view, and their weights by what they gain over chance."""
-        geometry, n_classes = self._geometry, self.classes_.size
+        geometry, codes, n_classes = self._geometry, self._codes, self.classes_.size
         means = geometry.standardised_means(geometry.D)
         euclidean = geometry.euclidean_distances
         kernels = {"means": (means @ means.T, 0.0), EUCLIDEAN: _kernel(euclidean)}
         for kind in self.kinds:
-            kernels[kind] = _kernel(out_of_bag([m for m in self.members_ if m.kind == kind], euclidean))
-        readings = {name: read_kernel(k, self._codes, fold, n_classes) for name, (k, _) in kernels.items()}
-        voting = out_of_bag([m for m in self.members_ if m.kind == self.kinds[-1]], euclidean)
-        kernels[VOTES] = (voting, 0.0)
-        readings[VOTES] = read_votes(voting, self._codes, self._groups, n_classes)
-        chance = log_likelihood(_without_data(self._codes, fold, n_classes), self._codes)
-        gains = {name: max(reading.score - chance, 0.0) for name, reading in readings.items()}
-        gains["means"] += _HANDICAP
-        share = {name: gain / sum(gains.values()) for name, gain in gains.items()}
+            voting = out_of_bag([m for m in self.members_ if m.kind == kind], euclidean)
+            kernels[kind] = _kernel(voting)
+        readings = {name: read_kernel(k, codes, fold, n_classes, self._strata) for name, (k, _) in kernels.items()}
+        kernels[VOTES] = (voting, 0.0)  # of the last kind
+        readings[VOTES] = read_votes(voting, codes, self._labels.groups, n_classes)
+        said = {name: reading.held_out for name, reading in readings.items()}
+        weights = balanced_weights(codes, self._strata) if n_classes else None
+        chance = _without_data(codes, fold, n_classes)
+        share = _shares(said, chance, codes, weights)
         self._views = [View(name, *kernels[name], readings[name], share[name]) for name in kernels]
-        self.held_out_ = np.sum([view.weight * view.reading.held_out for view in self._views], axis=0)
-        self.score_ = log_likelihood(self.held_out_, self._codes) / self._codes.size
+        self.held_out_ = np.empty_like(chance)
+        for part in fold:
+            rest = {name: held_out[~part] for name, held_out in said.items()}
+            share = _shares(rest, chance[~part], codes[~part], None if weights is None else weights[~part])
+            self.held_out_[part] = np.sum([share[name] * held_out[part] for name, held_out in said.items()], axis=0)
+        self.score_ = log_likelihood(self.held_out_, codes, weights) / codes.size
 
     def _average(self) -> None:
         """One metric: the members by the weights of their kinds, and the Euclidean one."""
@@ -357,13 +377,23 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         check_is_fitted(self, "metric_")
         other = clone(self).set_params(n_jobs=None, verbose=0, kinds=kinds, n_members=min(n_members, self.n_members))
         other.classes_ = self.classes_
-        other._learn_members(self._geometry, np.asarray(codes), self._groups, self._seed)
+        other._learn_members(self._geometry, replace(self._labels, codes=np.asarray(codes)), self._seed)
         return other
 
 
 def _kernel(distances: np.ndarray) -> tuple[np.ndarray, float]:
     unit = unit_of(distances)
     return similarities(distances, unit), unit
+
+
+def _shares(
+    said: dict[str, np.ndarray], chance: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
+) -> dict[str, float]:
+    """Weights of the views by what they gain over chance in predicting these distributions."""
+    least = log_likelihood(chance, codes, weights)
+    gains = {name: max(log_likelihood(held_out, codes, weights) - least, 0.0) for name, held_out in said.items()}
+    gains["means"] += _HANDICAP
+    return {name: gain / sum(gains.values()) for name, gain in gains.items()}
 
 
 def _without_data(codes: np.ndarray, fold: list[np.ndarray], n_classes: int) -> np.ndarray:

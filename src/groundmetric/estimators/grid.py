@@ -1,4 +1,4 @@
-"""One point of a search's grid: learn on one side of a split, judge on the other; averages and shrinkage of metrics.
+"""One point of a search's grid: learn on one side of a split, judge on the other; how far to shrink.
 
 Thousands of features leave a learner free to fit a few dozen distributions by chance. The leading components leave out
 most of that freedom, and where the signal is among them, what is learned there holds better for others.
@@ -13,71 +13,16 @@ from itertools import product
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.extmath import randomized_svd
 
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..learning.penalties import has_vanished
-from ..metrics.base import Cost, GroundMetric
+from ..metrics.base import GroundMetric
 from ..supervision.splits import Split
+from ._averages import MOST_COMPONENTS, average_metric, of_unit_spread, reference_metric
 from .learner import GroundMetricLearner
-
-# Components that an average keeps at most: with so few, costs are filled inside the solver.
-MOST_COMPONENTS = 25
-# Points that spreads and principal components are estimated from at most.
-_MOST_POINTS = 4000
-
-
-def of_unit_spread(metric: GroundMetric, D: Distributions) -> GroundMetric:
-    """The metric in units in which the projected points have total variance 1, so that metrics can be averaged."""
-    if metric.cost is not Cost.EUCLIDEAN:
-        raise ValueError(f"metrics of {metric.cost.name.lower()} cost have no average: learn one metric instead")
-    z = metric.project(_some_points(D))
-    spread = float(np.sqrt(z.var(axis=0).sum()))
-    if spread == 0.0:
-        return metric
-    return GroundMetric(metric.components / spread, metric.features, variances=metric.variances)
-
-
-def average_metric(metrics: Sequence[GroundMetric], weights: Sequence[float], D: Distributions) -> GroundMetric:
-    """The Mahalanobis distance of the weighted sum of the matrices M, of few components.
-
-    The components side by side are rotated to the principal axes of the projected points, which changes no distance,
-    and those that carry less than 10⁻³ of the variance in all are left out.
-    """
-    used = [(metric, weight) for metric, weight in zip(metrics, weights, strict=True) if weight > 0.0]
-    stacked = np.vstack([np.sqrt(weight) * metric.components for metric, weight in used])
-    z = GroundMetric(stacked).project(_some_points(D))
-    variances, axes = np.linalg.eigh(np.cov(z, rowvar=False, ddof=0).reshape(len(stacked), len(stacked)))
-    variances, axes = variances[::-1], axes[:, ::-1]
-    total = np.cumsum(variances)
-    kept = min(MOST_COMPONENTS, int(np.searchsorted(total, (1.0 - 1e-3) * total[-1])) + 1, len(stacked))
-    return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=D.moments(weighted=False)[1])
-
-
-def reference_metric(D: Distributions, scaling: str) -> GroundMetric:
-    """The Euclidean metric between points, as given or standardised, by its leading principal components."""
-    points = _some_points(D)
-    points = (points.toarray() if sparse.issparse(points) else points).astype(np.float64)
-    _, variances = D.moments(weighted=False)
-    scale = np.where(variances > 0, np.sqrt(variances), 1.0) if scaling == "standardised" else np.ones(D.shape[1])
-    centred = (points - points.mean(axis=0)) / scale
-    count = min(MOST_COMPONENTS, *centred.shape)
-    if count == D.shape[1]:
-        axes = np.eye(count)
-    else:
-        _, _, axes = randomized_svd(centred, count, random_state=0)
-    return of_unit_spread(GroundMetric(axes / scale, D.features), D)
-
-
-def _some_points(D: Distributions):  # type: ignore[no-untyped-def]
-    if D.points.shape[0] <= _MOST_POINTS:
-        return D.points
-    return D.points[np.linspace(0, D.points.shape[0] - 1, _MOST_POINTS).astype(int)]
-
 
 SPACES = ("features", "components")
 

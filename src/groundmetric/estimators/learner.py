@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from .._internal.executor import InterruptedWarning, Threads, progress_bar
 from .._internal.validation import Roll, aligned, refuse_groups, refuse_mask
-from ..distributions import Distributions, named_rows
+from ..distributions import Distributions, gathered, named_rows
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.model import DiagonalModel, LinearModel, Model
 from ..learning.options import (
@@ -209,8 +209,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
 
         Parameters
         ----------
-        X : Distributions, array or sparse matrix
-            Distributions, or points as rows.
+        X : Distributions, array, sparse matrix, or sequence of these
+            Distributions; or points as rows; or a list of arrays, one for each distribution.
         y : array-like
             Labels: one per distribution, or one per row of an array; a matrix of distances; or, for several labels, a
             table with a column for each, or a list of them. None, NaN, NaT or masked: no label. Labels that carry names
@@ -265,6 +265,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             The projected points.
         """
         check_is_fitted(self)
+        X = gathered(X)
         if not isinstance(X, Distributions):
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return self.metric_.project(X)
@@ -294,6 +295,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         """The distributions that have a label, and what is known about them."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
+        X = gathered(X) if samples is None else X
         if isinstance(X, Distributions):
             if samples is not None:
                 raise ValueError(
@@ -362,7 +364,9 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         ):
 
             def show(history: dict[str, list]) -> None:
-                bar.set_postfix(loss=f"{history['loss'][-1]:.3f}", active=f"{history['active'][-1]:.0%}", refresh=False)
+                held_out = history["validation_loss"][-1]
+                shown = {"held-out loss": f"{held_out:.3f}"} if np.isfinite(held_out) else {}
+                bar.set_postfix({"triplets that pull": f"{history['active'][-1]:.0%}", **shown}, refresh=False)
                 bar.update()
 
             return training.run(threads, on_epoch=show, saving=saving, fresh=fresh)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._internal.arrays import Damaged
 from .._internal.validation import aligned, label_array
-from ..distances import pairwise_distances
-from ..distributions import Distributions
+from ..distributions import Distributions, gathered
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
-from ._kernel import KernelModel, similarities, votes
-from .ensemble import EUCLIDEAN, VOTES, GroundMetricEnsemble, checked_distributions, ordered_values
+from ._pool import Pool, read_file, unreadable, write_file
+from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
 
 # A new distribution is far from all when its nearest one is so many times as far as any training distribution's.
 _FAR = 1.5
@@ -23,6 +25,25 @@ _FAR = 1.5
 
 class UnfamiliarWarning(UserWarning):
     """A new distribution is farther from all training distributions than they are from each other."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What is predicted for new distributions.
+
+    Attributes
+    ----------
+    values : array of shape (n_distributions, n_classes) or (n_distributions,)
+        Probabilities of the classes, or numbers.
+    typicality : array of shape (n_distributions,)
+        How usual it is to be as far from the nearest training distribution; see `typicality` of the estimators.
+    far : array of bool of shape (n_distributions,)
+        Whether it is so far from all training distributions that what is predicted is a guess.
+    """
+
+    values: np.ndarray
+    typicality: np.ndarray
+    far: np.ndarray
 
 
 class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
@@ -35,7 +56,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         self.ensemble = ensemble
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> Any:
         """Fit the ensemble, and a kernel model to each way in which it compares distributions.
 
         Parameters
@@ -47,6 +68,9 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         groups : array-like of shape (n_distributions,) or None, default=None
             Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
             matched by name where they carry names.
+        strata : array-like of shape (n_distributions,) or None, default=None
+            Stratum (batch, site) of each distribution, within which labels are compared; matched by name where they
+            carry names. New distributions need none.
 
         Returns
         -------
@@ -60,16 +84,9 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         ensemble = GroundMetricEnsemble() if self.ensemble is None else clone(self.ensemble)
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
-        D = checked_distributions(self, X, reset=True)
-        self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups)
-        self._models = [
-            None
-            if view.name == VOTES
-            else KernelModel(view.kernel, ensemble._codes, view.reading.strength, ensemble.classes_.size)
-            for view in ensemble._views
-        ]
-        nearest = ensemble._geometry.euclidean_distances + np.diag(np.full(ensemble._codes.size, np.inf))
-        self._nearest = nearest.min(axis=1)
+        D = checked_distributions(self, gathered(X), reset=True)
+        self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups, strata=strata)
+        self._pool = Pool.of(ensemble)
         self.metric_ = ensemble.metric_
         return self
 
@@ -94,58 +111,111 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
             Share of training distributions, the new one included, whose nearest other one is as far away or farther: 1
             over their number plus one for a distribution that is farther from all than any of them.
         """
-        check_is_fitted(self, "ensemble_")
-        nearest = self._distances(self._checked(X), EUCLIDEAN).min(axis=1)
-        return (1 + np.sum(self._nearest >= nearest[:, None], axis=1)) / (1 + self._nearest.size)
+        check_is_fitted(self, "metric_")
+        return self._typicality(self._pool.euclidean_distances(self._checked(X)).min(axis=1))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write what predictions need to one file, whole or not at all; `load` reads it. No pickle is involved.
+
+        It holds the models, the members that have a share in predictions, and of the training points those that members
+        have drawn, with the features that these use: a few megabytes where the data have hundreds. An older predictor
+        at this path is replaced; a file of any other kind is an error.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write.
+        """
+        write_file(path, *self.pack())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Any:
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+            File to read.
+
+        Returns
+        -------
+        estimator
+            It predicts what the saved one does. The fitted ensemble is not in the file: there is no `ensemble_`.
+        """
+        found = load_predictor(path)
+        if not isinstance(found, cls):
+            name = type(found).__name__
+            raise ValueError(f"{os.fspath(path)!r} holds a {name}: read it with {name}.load")
+        return found
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What `save` writes, as JSON and arrays; `unpack_predictor` reads it.
+
+        Returns
+        -------
+        description : dict
+            All that is no array.
+        arrays : dict of str to array
+            Numbers, and text.
+        """
+        check_is_fitted(self, "metric_")
+        description, arrays = self._pool.pack()
+        arrays["metric"] = self.metric_.components
+        if self.metric_.variances is not None:
+            arrays["variances"] = self.metric_.variances
+        classes, kept = getattr(self, "classes_", None), self.ensemble or GroundMetricEnsemble()
+        if classes is not None:
+            arrays["classes"] = _storable(classes)
+        names = getattr(self, "feature_names_in_", None)
+        given = {name: value for name, value in kept.get_params().items() if isinstance(value, int | str | None)}
+        return {
+            "estimator": type(self).__name__,
+            "features": self.metric_.features,
+            "named": names is not None,
+            "text": classes is not None and classes.dtype == object,
+            "ensemble": {**given, "kinds": list(kept.kinds)},
+            "random_state": self.random_state if isinstance(self.random_state, int) else None,
+            "pool": description,
+        }, arrays
+
+    def _typicality(self, nearest: np.ndarray) -> np.ndarray:
+        known = self._pool.nearest
+        return (1 + np.sum(known >= nearest[:, None], axis=1)) / (1 + known.size)
 
     def _predict(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "ensemble_")
+        check_is_fitted(self, "metric_")
         D = self._checked(X)
-        ensemble, found = self.ensemble_, []
-        distances = {name: self._distances(D, name) for name in self._needed()}
-        self._warn_of_far(distances[EUCLIDEAN].min(axis=1), D)
-        for view, model in zip(ensemble._views, self._models, strict=True):
-            if view.weight == 0.0:
-                continue
-            if model is None:
-                predicted = votes(distances[ensemble.kinds[-1]], ensemble._codes, ensemble.classes_.size)
-            elif view.name == "means":
-                geometry = ensemble._geometry
-                predicted = model.predict(geometry.standardised_means(D) @ geometry.standardised_means(geometry.D).T)
-            else:
-                predicted = model.predict(similarities(distances[view.name], view.unit))
-            found.append(view.weight * predicted)
-        return np.sum(found, axis=0)
+        distances = self._pool.euclidean_distances(D)
+        self._warn_of_far(distances.min(axis=1), D)
+        return self._pool.predict(D, distances)
 
-    def _needed(self) -> list[str]:
-        """Kinds whose distances have a part in predictions, and Euclidean ones, which tell who is far."""
-        ensemble = self.ensemble_
-        used = {ensemble.kinds[-1] if view.name == VOTES else view.name for view in ensemble._views if view.weight > 0}
-        return [EUCLIDEAN, *(kind for kind in ensemble.kinds if kind in used)]
+    def predict_all(self, X: Any) -> Predicted:
+        """Predictions of new distributions, with how usual these are and which are far from all; without a warning.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            New distributions.
+
+        Returns
+        -------
+        Predicted
+            Probabilities of the classes, or numbers; typicality; and which are far.
+        """
+        check_is_fitted(self, "metric_")
+        D, pool = self._checked(X), self._pool
+        distances = pool.euclidean_distances(D)
+        nearest, found = distances.min(axis=1), pool.predict(D, distances)
+        values = found if pool.n_classes else pool.mean + pool.spread * found
+        return Predicted(values, self._typicality(nearest), nearest > _FAR * pool.nearest.max())
 
     def _checked(self, X: Any) -> Distributions:
-        D = checked_distributions(self, X, reset=False)
+        D = checked_distributions(self, gathered(X), reset=False)
         self.metric_.check_fit(D)
         return D
 
-    def _distances(self, D: Distributions, name: str) -> np.ndarray:
-        """Distances to the training distributions, averaged over the members of a kind, each by its own draw."""
-        geometry = self.ensemble_._geometry
-        metrics: list[tuple[int, GroundMetric]] = [(0, geometry.euclidean)]
-        if name != EUCLIDEAN:
-            metrics = list(enumerate(m.metric for m in self.ensemble_.members_ if m.kind == name))
-        found = np.zeros((len(D), len(geometry.D)))
-        for draw, metric in metrics:
-            few = (
-                D
-                if D.sizes.max() <= geometry.max_points
-                else D.subsample(geometry.max_points, random_state=int(geometry.seeds[draw]))
-            )
-            found += pairwise_distances(few, geometry.draws[draw], metric=metric)
-        return found / len(metrics)
-
     def _warn_of_far(self, nearest: np.ndarray, D: Distributions) -> None:
-        far = np.flatnonzero(nearest > _FAR * self._nearest.max())
+        far = np.flatnonzero(nearest > _FAR * self._pool.nearest.max())
         if far.size:
             warnings.warn(
                 f"{far.size} of {len(D)} distributions (e.g. {D.names[far[0]]!r}) are farther from all training "
@@ -179,7 +249,8 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
     Attributes
     ----------
     ensemble_ : GroundMetricEnsemble
-        The fitted ensemble, with held-out probabilities of the training distributions in `held_out_`.
+        The fitted ensemble, with held-out probabilities of the training distributions in `held_out_`; not of one that
+        was loaded.
     metric_ : GroundMetric
         Its metric.
     classes_ : array of shape (n_classes,)
@@ -196,8 +267,8 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
     True
     """
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> TransportClassifier:
-        super().fit(X, y, groups)
+    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> TransportClassifier:
+        super().fit(X, y, groups, strata)
         self.classes_ = self.ensemble_.classes_
         return self
 
@@ -229,7 +300,7 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
         array of shape (n_distributions,)
             Predicted classes.
         """
-        check_is_fitted(self, "ensemble_")
+        check_is_fitted(self, "metric_")
         return self.classes_[np.argmax(self._predict(X), axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -249,7 +320,7 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
         float
             Share of the distributions whose class is predicted correctly.
         """
-        check_is_fitted(self, "ensemble_")
+        check_is_fitted(self, "metric_")
         D = self._checked(X)
         return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
 
@@ -270,7 +341,7 @@ class TransportRegressor(RegressorMixin, _EnsemblePredictor):
     Attributes
     ----------
     ensemble_ : GroundMetricEnsemble
-        The fitted ensemble.
+        The fitted ensemble; not of one that was loaded.
     metric_ : GroundMetric
         Its metric.
     n_features_in_ : int
@@ -303,7 +374,7 @@ class TransportRegressor(RegressorMixin, _EnsemblePredictor):
             Predicted numbers.
         """
         standardised = self._predict(X)
-        return self.ensemble_._mean + self.ensemble_._spread * standardised
+        return self._pool.mean + self._pool.spread * standardised
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination, R², of the predicted numbers.
@@ -322,6 +393,53 @@ class TransportRegressor(RegressorMixin, _EnsemblePredictor):
         float
             R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
         """
-        check_is_fitted(self, "ensemble_")
+        check_is_fitted(self, "metric_")
         D = self._checked(X)
         return super().score(D, ordered_values(y, D), aligned(sample_weight, D.roll, "sample_weight"))
+
+
+def load_predictor(path: str | os.PathLike) -> TransportClassifier | TransportRegressor:
+    """Read a file that `save` of either wrote.
+
+    A file may come from anybody, so nothing in it is believed; whatever is wrong is a ValueError that names the file.
+    """
+    return unpack_predictor(*read_file(path), os.fspath(path))
+
+
+def unpack_predictor(
+    description: dict[str, Any], arrays: dict[str, np.ndarray], where: str
+) -> TransportClassifier | TransportRegressor:
+    """The estimator that `pack` was called on, as far as predictions need it."""
+    try:
+        return _unpack(description, arrays)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError, MemoryError) as error:
+        raise unreadable(
+            where, error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        ) from error
+
+
+def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> TransportClassifier | TransportRegressor:
+    kind = {kind.__name__: kind for kind in (TransportClassifier, TransportRegressor)}[description["estimator"]]
+    found = kind(GroundMetricEnsemble(**description["ensemble"]), random_state=description["random_state"])
+    metric = GroundMetric(arrays["metric"], description["features"], variances=arrays.get("variances"))
+    pool = Pool.unpack(description["pool"], arrays, metric.n_features)
+    if isinstance(found, TransportClassifier):
+        classes = arrays["classes"]
+        if classes.shape != (pool.n_classes,) or pool.n_classes < 2:
+            raise Damaged(f"there are classes of shape {classes.shape} for {pool.n_classes} of them")
+        found.classes_ = classes.astype(str).astype(object) if description["text"] else classes
+    elif pool.n_classes:
+        raise Damaged("a regressor has classes")
+    found._pool, found.metric_, found.n_features_in_ = pool, metric, metric.n_features
+    if description["named"]:
+        found.feature_names_in_ = np.array(metric.features, dtype=object)
+    return found
+
+
+def _storable(classes: np.ndarray) -> np.ndarray:
+    """Classes as an array that needs no pickle."""
+    if classes.dtype == object and all(isinstance(label, str) for label in classes):
+        return classes.astype(str)
+    if classes.dtype.kind not in "biufSU":
+        raise TypeError(f"classes are like {classes[0]!r}: only text and numbers can be saved, make all labels text")
+    return classes

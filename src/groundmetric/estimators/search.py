@@ -19,12 +19,12 @@ from ..distributions import Distributions, as_distributions
 from ..learning.options import resolve_form
 from ..metrics.base import Cost, GroundMetric
 from ..supervision.splits import Split, folds, group_list, number_groups, shuffled
+from ._averages import average_metric, reference_metric
 from ._base import GroundMetricMethod
 from .grid import (
     BLIND,
     SPACES,
     Setting,
-    average_metric,
     best_first,
     choose_shrinkage,
     chosen,
@@ -33,7 +33,6 @@ from .grid import (
     follow,
     learn,
     nearest,
-    reference_metric,
     usable_spaces,
 )
 from .learner import GroundMetricLearner

@@ -12,7 +12,17 @@ from .compare import compare
 from .permutation import PermutationTest, permutation_test
 from .results import Comparison
 from .scores import cluster_distributions, cluster_points, cluster_scores, scores, vote
-from .statistics import Difference, Estimate, bootstrap, corrected_t, holm, paired_bootstrap, paired_t, resample
+from .statistics import (
+    Difference,
+    Estimate,
+    bootstrap,
+    corrected_t,
+    holm,
+    paired_bootstrap,
+    paired_t,
+    resample,
+    wilson,
+)
 
 __all__ = [
     "Comparison",
@@ -36,6 +46,7 @@ __all__ = [
     "scores",
     "shuffled",
     "vote",
+    "wilson",
 ]
 
 

@@ -153,7 +153,15 @@ def compare(
         for task, result in workers.run([task for task in tasks if (task.name, task.split) not in done]):
             finish(task, result)
     results = {name: [done[name, at] for at in range(len(splits))] for name in methods}
-    return Comparison(D.names, labels.tolist(), cohort.classes.tolist(), splits, results, protocol, groups, notes)
+    estimators = {name: _in_words(method) for name, method in methods.items()}
+    return Comparison(
+        D.names, labels.tolist(), cohort.classes.tolist(), splits, results, protocol, groups, notes, estimators
+    )
+
+
+def _in_words(method: Any) -> str:
+    """The estimator with the parameters that are not as they are by default, on one line."""
+    return " ".join(repr(method).split())
 
 
 def _splitter(cv: Any, labels: np.ndarray, groups: list | None) -> Any:

@@ -18,9 +18,9 @@ from sklearn.utils import check_random_state
 
 from .._internal.executor import progress_bar
 from .._internal.validation import check_labels, check_number
-from ..distributions import Distributions, as_distributions
+from ..distributions import as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
-from ..estimators.predictor import TransportClassifier
+from ..estimators.predictor import TransportClassifier, TransportRegressor
 from ..supervision.splits import check_splits, group_list, number_groups
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .scores import SCORES
@@ -130,12 +130,13 @@ def permutation_test(
     Parameters
     ----------
     method : estimator
-        As in `compare`. A `GroundMetricEnsemble`, or a `TransportClassifier` on one, is not split and fitted again: its
-        distributions are held out by its own members, and permutations share all that does not depend on labels.
+        As in `compare`. A `GroundMetricEnsemble`, or a `TransportClassifier` or `TransportRegressor` on one, is not
+        split and fitted again: its distributions are held out by its own members, and permutations share all that does
+        not depend on labels.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
-        Labels; these, groups and strata go by name where they carry names.
+        Labels, of a `TransportRegressor` numbers; these, groups and strata go by name where they carry names.
     cv : int, callable, scikit-learn splitter, list of (train, test) or None, default=None
         Number of folds, a function of labels to a list of (train, test), or a splitter: made anew for every
         arrangement; for a method with ``uses_labels = False``, a number of folds gives the same unstratified ones for
@@ -148,9 +149,10 @@ def permutation_test(
         Labels are exchanged only within these (centre, batch, sex).
     n_permutations : int, default=199
         Number of exchanges of the labels.
-    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability"} or None, default=None
+    score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability", "log_likelihood"} or None, \
+default=None
         What is tested. None: balanced accuracy; of an ensemble, "log_probability", the mean log-probability of the
-        true class out of bag, which is the only one it has.
+        true class out of bag, or of numbers "log_likelihood", which are the only ones it has.
     n_neighbors : int, default=5
         Distributions that vote, as in `compare`.
     weights : {"distance", "uniform"}, default="distance"
@@ -178,30 +180,32 @@ def permutation_test(
     0.05
     """
     D = as_distributions(D)
-    labels = check_labels(y, D.roll)
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     check_number("n_permutations", n_permutations, low=1, whole=True)
-    if isinstance(method, GroundMetricEnsemble | TransportClassifier):
-        return _test_ensemble(
-            method, D, labels, cv, groups, strata, score, n_permutations, n_jobs, random_state, verbose
-        )
-    score = "balanced_accuracy" if score is None else score
-    if score not in SCORES:
-        raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
-    protocol = Protocol(n_neighbors=n_neighbors, weights=weights, points=False, class_weight=class_weight)
-    protocol.check(D)
-    classes, codes = np.unique(labels, return_inverse=True)
-    exchange = exchangeable(codes, groups, strata)
-    _warn_of_few(exchange)
     random = check_random_state(random_state)
-    shareable = not getattr(method, "uses_labels", True)
-    splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.roll)
-    if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
-        check_splits(splitting(codes), labels, groups)
-    procedure: Procedure = Procedure(method, D, classes, groups, splitting, protocol, score)
-    if shareable and isinstance(splitting, FixedSplits):
-        procedure = SharedProcedure.of(procedure)
-
+    procedure: Callable[[np.ndarray], float]
+    if (ensemble := _ensemble_of(method)) is not None:
+        score = _check_ensemble_options(ensemble, cv, score)
+        ensemble.set_params(random_state=random.randint(2**31)).fit(D, y, groups=groups, strata=strata)
+        codes, procedure = ensemble._codes, partial(_held_out_score, ensemble)
+        exchange = exchangeable(codes, groups, strata)
+    else:
+        labels = check_labels(y, D.roll)
+        score = "balanced_accuracy" if score is None else score
+        if score not in SCORES:
+            raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
+        protocol = Protocol(n_neighbors=n_neighbors, weights=weights, points=False, class_weight=class_weight)
+        protocol.check(D)
+        classes, codes = np.unique(labels, return_inverse=True)
+        exchange = exchangeable(codes, groups, strata)
+        shareable = not getattr(method, "uses_labels", True)
+        splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.roll)
+        if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
+            check_splits(splitting(codes), labels, groups)
+        repeated = Procedure(method, D, classes, groups, splitting, protocol, score)
+        shared = shareable and isinstance(splitting, FixedSplits)
+        procedure = SharedProcedure.of(repeated) if shared else repeated
+    _warn_of_few(exchange)
     return _test(procedure, codes, exchange, score, n_permutations, random, n_jobs, verbose)
 
 
@@ -233,34 +237,26 @@ def _test(
     )
 
 
-def _test_ensemble(
-    method: Any,
-    D: Distributions,
-    labels: np.ndarray,
-    cv: Any,
-    groups: list | None,
-    strata: list | None,
-    score: str | None,
-    n_permutations: int,
-    n_jobs: int | None,
-    random_state: Any,
-    verbose: int,
-) -> PermutationTest:
-    """The held-out log-probability of a smaller ensemble on the same geometry, by labels and by permuted ones."""
+def _ensemble_of(method: Any) -> GroundMetricEnsemble | None:
+    """A small copy of an ensemble, or of that of a predictor; None of other methods.
+
+    It is fitted for its geometry; all statistics, that of the data's own labels too, are those of `relabelled` copies.
+    """
+    if isinstance(method, TransportClassifier | TransportRegressor):
+        target = "ordered" if isinstance(method, TransportRegressor) else "classes"
+        method = clone(method.ensemble or GroundMetricEnsemble()).set_params(target=target)
+    if not isinstance(method, GroundMetricEnsemble):
+        return None
+    return clone(method).set_params(kinds=("univariate",), n_members=2)
+
+
+def _check_ensemble_options(ensemble: GroundMetricEnsemble, cv: Any, score: str | None) -> str:
+    only = "log_likelihood" if ensemble.target == "ordered" else "log_probability"
     if cv is not None:
         raise ValueError(f"cv is {cv!r}, but an ensemble holds distributions out by its members: leave it out")
-    if score not in (None, "log_probability"):
-        raise ValueError(f"score is {score!r}: of an ensemble, 'log_probability' is tested; leave it out")
-    ensemble = method if isinstance(method, GroundMetricEnsemble) else method.ensemble or GroundMetricEnsemble()
-    random = check_random_state(random_state)
-    ensemble = clone(ensemble).set_params(kinds=("univariate",), n_members=2, random_state=random.randint(2**31))
-    fitted = ensemble.fit(D, labels, groups=groups)
-    codes = np.unique(labels, return_inverse=True)[1]
-    exchange = exchangeable(codes, groups, strata)
-    _warn_of_few(exchange)
-    return _test(
-        partial(_held_out_score, fitted), codes, exchange, "log_probability", n_permutations, random, n_jobs, verbose
-    )
+    if score not in (None, only):
+        raise ValueError(f"score is {score!r}: of an ensemble, {only!r} is tested; leave it out")
+    return only
 
 
 def _held_out_score(ensemble: GroundMetricEnsemble, codes: np.ndarray) -> float:

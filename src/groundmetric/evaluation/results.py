@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,11 @@ from .statistics import (
     corrected_t,
     format_difference,
     format_estimate,
+    n_units,
     paired_bootstrap,
     paired_t,
+    sure_as,
+    wilson,
 )
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
@@ -43,7 +46,8 @@ class Comparison:
 
     Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions with a bootstrap
     interval over distributions, or over outer groups where there are some; otherwise means over splits with the
-    corrected resampled t interval. See `groundmetric.evaluation.statistics`.
+    corrected resampled t interval. Where nothing varies (all predictions right), the interval is Wilson's, for as many
+    units as there are distributions or outer groups. See `groundmetric.evaluation.statistics`.
 
     Parameters
     ----------
@@ -63,6 +67,8 @@ class Comparison:
         Outer groups of the distributions.
     notes : list of str, default=[]
         Cautions about the scores, e.g. that fewer neighbours voted than were asked for.
+    estimators : dict of str to str, default={}
+        Name of a method to the estimator that was scored under it, with its parameters.
 
     Examples
     --------
@@ -83,6 +89,7 @@ class Comparison:
     protocol: Protocol
     groups: list | None = None
     notes: list[str] = field(default_factory=list)
+    estimators: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(self.methods)}; {len(self.splits)} splits of {len(self.labels)} distributions)"
@@ -158,10 +165,10 @@ class Comparison:
         if not self._has_interval(level) or score == "n_clusters":
             return Estimate(plain.value, plain.sd, np.nan, np.nan, "")
         if self.rounds is None:
-            return clipped(plain, 0.0, 1.0) if score in SCORES else plain
+            return self._with_width(clipped(plain, 0.0, 1.0), score, method) if score in SCORES else plain
         estimate = bootstrap(self._pooled(method, score, level), self._draws, sd=plain.sd)
         if np.isfinite(estimate.value):
-            return estimate
+            return self._with_width(estimate, score, method)
         return Estimate(plain.value, plain.sd, np.nan, np.nan, "")  # the AUC of points is not pooled
 
     def difference(
@@ -179,20 +186,22 @@ class Comparison:
         Returns
         -------
         Difference
-            Score of `one` less that of `other`, with its interval and p-value.
+            Score of `one` less that of `other`, with its interval and p-value. The latter is never below that of a sign
+            test in which all distributions (or outer groups) agree.
         """
         self._check(score, level, one, other)
         first, second = (split_scores(self.results[method], score, level) for method in (one, other))
         plain = paired_t(first, second, self._test_share)
         if not self._has_interval(level):
             return Difference(plain.value, np.nan, np.nan, np.nan, "")
+        n = self._n_units(score, one, other)
         if self.rounds is None:
-            return clipped(plain, -1.0, 1.0) if score in SCORES else plain
+            return sure_as(clipped(plain, -1.0, 1.0), n) if score in SCORES else plain
         ran = [a.status == b.status == OK for a, b in zip(self.results[one], self.results[other], strict=True)]
         found = paired_bootstrap(
             self._pooled(one, score, level, ran), self._pooled(other, score, level, ran), self._draws
         )
-        return found if np.isfinite(found.value) else Difference(plain.value, np.nan, np.nan, np.nan, "")
+        return sure_as(found, n) if np.isfinite(found.value) else Difference(plain.value, np.nan, np.nan, np.nan, "")
 
     def against(
         self, reference: str | None = None, score: str = "balanced_accuracy", level: str = "distributions"
@@ -276,6 +285,7 @@ class Comparison:
             "results": {name: [without_nan(r.to_dict()) for r in rows] for name, rows in self.results.items()},
             "protocol": asdict(self.protocol),
             "notes": list(self.notes),
+            "estimators": dict(self.estimators),
         }
 
     @classmethod
@@ -366,9 +376,30 @@ class Comparison:
         return encode(self.labels, self.classes)
 
     @functools.cached_property
-    def _draws(self) -> np.ndarray:
+    def _units(self) -> np.ndarray:
+        """What is independent: outer groups where there are some, else distributions."""
         units = number_groups(self.groups, len(self.labels))
-        return statistics.resample(np.arange(len(self.labels)) if units is None else units, self._codes)
+        return np.arange(len(self.labels)) if units is None else units
+
+    @functools.cached_property
+    def _draws(self) -> np.ndarray:
+        return statistics.resample(self._units, self._codes)
+
+    def _n_units(self, score: str, *methods: str) -> float:
+        """Effective number of units that all these methods were tested on; but for accuracy, classes count the same."""
+        weights = np.zeros(len(self.labels))
+        for at, (_, test) in enumerate(self.splits):
+            if all(self.results[method][at].status == OK for method in methods):
+                weights[test] = 1.0
+        if score != "accuracy":
+            weights /= np.maximum(np.bincount(self._codes, weights), 1.0)[self._codes]
+        return n_units(self._units, weights)
+
+    def _with_width(self, estimate: Estimate, score: str, method: str) -> Estimate:
+        """Wilson's interval where the score was the same in every split or draw."""
+        if estimate.low != estimate.high:  # NaN included: not known
+            return estimate
+        return replace(wilson(estimate.value, self._n_units(score, method)), sd=estimate.sd)
 
     def _pooled(self, method: str, score: str, level: str, counted: list[bool] | None = None) -> statistics.Statistic:
         """A method's pooled score as a function of weights; splits that are not counted are as if they had failed."""
@@ -423,16 +454,18 @@ def _paired_table(comparison: Comparison, reference: str | None, score: str, lev
 def _how_to_read(comparison: Comparison) -> Iterable[str]:
     protocol = comparison.protocol
     votes = "weighted by one over the distance" if protocol.weights == "distance" else "with equal votes"
+    units = "distributions" if comparison.groups is None else "outer groups"
     yield f"k-NN {votes}, k = {protocol.n_neighbors} among distributions, {protocol.n_point_neighbors} among points"
     if comparison.rounds is None:
         yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95 % interval by the corrected resampled t]"
     else:
-        units = "distributions" if comparison.groups is None else "outer groups"
         yield (
             f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits "
             f"[95 % interval by the bootstrap over {units}]"
         )
-    yield "an interval of no width says that nothing varied from split to split, not that the score is certain"
+    yield f"where nothing varied, as where all are right, the interval is Wilson's for so many {units}"
+    for method, estimator in comparison.estimators.items():
+        yield f"{method} is {estimator}"
 
 
 def _failures(comparison: Comparison) -> Iterable[str]:

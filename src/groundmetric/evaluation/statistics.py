@@ -9,6 +9,9 @@ Two situations, two answers:
   small for a score of their own, and the score is that of the pooled predictions. What varies is who is in the cohort:
   the bootstrap draws distributions anew (outer groups where there are some): `bootstrap`, `paired_bootstrap`. It holds
   the predictions fixed, so it does not see that other training data would have given other ones.
+
+Neither says anything where nothing varies: of 12 patients who are all right, every split and every draw is right.
+There Wilson's interval for so many independent units (patients, not samples) takes their place: `wilson`, `n_units`.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class Estimate:
     low, high : float
         Lower and upper end of the confidence interval.
     how : str
-        Method of the interval: "corrected t", "bootstrap", or "" where none was computed.
+        Method of the interval: "corrected t", "bootstrap", "Wilson", or "" where none was computed.
 
     Examples
     --------
@@ -69,7 +72,7 @@ class Difference:
     p : float
         Two-sided p-value of the hypothesis that both methods score the same.
     how : str
-        Method of the interval: "corrected t", "bootstrap", or "" where none was computed.
+        Method of the interval: "corrected t", "bootstrap", "Wilson", or "" where none was computed.
 
     Examples
     --------
@@ -155,7 +158,7 @@ def paired_t(one: Any, other: Any, test_share: float, *, confidence: float = 0.9
 
 
 def bootstrap(statistic: Statistic, draws: np.ndarray, *, sd: float = np.nan, confidence: float = 0.95) -> Estimate:
-    """A score of pooled predictions with its percentile interval.
+    """A score of pooled predictions with its percentile interval, widened to the score where that is outside.
 
     Parameters
     ----------
@@ -185,7 +188,7 @@ def bootstrap(statistic: Statistic, draws: np.ndarray, *, sd: float = np.nan, co
     """
     value = float(statistic(np.ones(draws.shape[1])))
     low, high = _percentiles(statistic(draws), confidence)
-    return Estimate(value, sd, low, high, "bootstrap")
+    return Estimate(value, sd, min(low, value), max(high, value), "bootstrap")
 
 
 def paired_bootstrap(one: Statistic, other: Statistic, draws: np.ndarray, *, confidence: float = 0.95) -> Difference:
@@ -224,6 +227,7 @@ def paired_bootstrap(one: Statistic, other: Statistic, draws: np.ndarray, *, con
     value = float(one(whole) - other(whole))
     differences = _defined(one(draws) - other(draws))
     low, high = _percentiles(differences, confidence)
+    low, high = min(low, value), max(high, value)
     if not differences.size:
         return Difference(value, low, high, np.nan, "bootstrap")
     against = min(np.sum(differences <= 0.0), np.sum(differences >= 0.0))
@@ -271,6 +275,89 @@ def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_s
         own = np.flatnonzero(strata == stratum)
         counts[:, own] = random.multinomial(own.size, np.full(own.size, 1.0 / own.size), n_draws)
     return counts[:, units]
+
+
+def wilson(share: float, n: float, *, confidence: float = 0.95) -> Estimate:
+    """A share of independent units with Wilson's interval, which has a width also where all of them agree.
+
+    Parameters
+    ----------
+    share : float
+        Share of the units that are right, from 0 to 1.
+    n : float
+        Number of units: patients where they have several samples each. Where units count differently, `n_units`.
+    confidence : float, default=0.95
+        Confidence level of the interval.
+
+    Returns
+    -------
+    Estimate
+        The share and its interval, which contains it.
+
+    Examples
+    --------
+    >>> from groundmetric.evaluation import wilson
+    >>> found = wilson(1.0, 12)
+    >>> round(found.low, 2), found.high
+    (0.76, 1.0)
+    """
+    if not n > 0:
+        return Estimate(share, np.nan, np.nan, np.nan, "")
+    z2 = _normal_reach(confidence) ** 2
+    centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n)
+    reach = np.sqrt(z2 * (share * (1.0 - share) / n + z2 / (4.0 * n * n))) / (1.0 + z2 / n)
+    return Estimate(share, np.nan, float(min(centre - reach, share)), float(max(centre + reach, share)), "Wilson")
+
+
+def n_units(units: np.ndarray, weights: np.ndarray) -> float:
+    """Number of equally heavy units that know as much as these do (Kish): (Σ w)² / Σ w².
+
+    Parameters
+    ----------
+    units : array of int of shape (n_distributions,)
+        Unit of each distribution (its outer group): numbers from 0.
+    weights : array of shape (n_distributions,)
+        How much each distribution counts in the score.
+
+    Returns
+    -------
+    float
+        Effective number of units; 0 where nothing counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.evaluation.statistics import n_units
+    >>> n_units(np.array([0, 0, 1, 1, 2, 2]), np.ones(6))  # three patients of two samples each
+    3.0
+    """
+    totals = np.bincount(units, weights)
+    return float(totals.sum() ** 2 / np.sum(totals**2)) if totals.any() else 0.0
+
+
+def sure_as(difference: Difference, n: float, *, confidence: float = 0.95) -> Difference:
+    """A difference of scores that is no surer than n paired units allow.
+
+    No p-value is below that of a sign test in which all units agree, 2^(1 - n). Where nothing varied, the interval
+    reaches as far as Tango's for n pairs of which none differ, z² / (n + z²).
+    """
+    if not n > 0 or np.isnan(difference.low):
+        return difference
+    p = max(float(np.nan_to_num(difference.p)), min(1.0, 2.0 ** (1.0 - n)))
+    found = replace(difference, p=p)
+    if difference.low < difference.high:
+        return found
+    z2 = _normal_reach(confidence) ** 2
+    reach = z2 / (n + z2)
+    return replace(found, low=max(-1.0, found.value - reach), high=min(1.0, found.value + reach), how="Wilson")
+
+
+def containing(values: np.ndarray, draws: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+    """Percentile intervals of draws, (2, n), widened where a value is outside its own; NaN without draws."""
+    if not len(draws):
+        return np.full((2, values.size), np.nan)
+    low, high = np.nanquantile(draws, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0], axis=0)
+    return np.array([np.fmin(low, values), np.fmax(high, values)])
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -331,6 +418,10 @@ def _moments(scores: np.ndarray, test_share: float, confidence: float) -> tuple[
     sd = float(scores.std(ddof=1)) if np.ptp(scores) > 0 else 0.0  # equal scores vary by nothing, not by rounding
     error = sd * np.sqrt(1.0 / scores.size + test_share)
     return float(scores.mean()), sd, float(error), float(stats.t.ppf(0.5 + confidence / 2.0, scores.size - 1))
+
+
+def _normal_reach(confidence: float) -> float:
+    return float(stats.norm.ppf(0.5 + confidence / 2.0))
 
 
 def _percentiles(values: np.ndarray, confidence: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Interpretation: important and significant features, axes, flows, relevance of kinds of points, stability, enrichment.
+"""Interpretation: features, axes, flows, relevance of kinds of points, batch effects, stability, enrichment.
 
 >>> import groundmetric as gm
 >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
@@ -8,15 +8,19 @@
 """
 
 from .axes import Axes, Layout, canonical_axes
+from .batches import BatchEffects, batch_effects
+from .course import ViewScores, view_scores
 from .enrichment import Enrichment, over_representation, read_gmt
-from .flows import AnnotationRelevance, Flow, annotation_relevance, flow
+from .flows import Flow, flow
 from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
+from .relevance import AnnotationRelevance, annotation_relevance
 from .significance import FeatureSignificance, feature_significance
 from .stability import Discoveries, Stability, stability
 
 __all__ = [
     "AnnotationRelevance",
     "Axes",
+    "BatchEffects",
     "Discoveries",
     "Enrichment",
     "FeaturePairs",
@@ -25,7 +29,9 @@ __all__ = [
     "Flow",
     "Layout",
     "Stability",
+    "ViewScores",
     "annotation_relevance",
+    "batch_effects",
     "canonical_axes",
     "feature_pairs",
     "feature_significance",
@@ -34,6 +40,7 @@ __all__ = [
     "read_features",
     "read_gmt",
     "stability",
+    "view_scores",
 ]
 
 

@@ -356,6 +356,41 @@ def principal_axes(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return z @ vectors, values / (values.sum() or 1.0)
 
 
+def projected_axes(metric: GroundMetric, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
+    """All points in the learned space along its principal axes, and each axis's share of the variance."""
+    return principal_axes(metric.project(D))
+
+
+def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
+    """Components for features of equal spread, and the share of the importance of each, the largest first.
+
+    The squares of a feature's weights sum to its importance. The components are on their principal axes; with Manhattan
+    costs, where a rotation is another metric, they are those that were learned.
+
+    >>> component_weights(GroundMetric([[0.0, 1.0], [3.0, 0.0]]))[1].round(3).tolist()
+    [0.9, 0.1]
+    """
+    bare, importance = metric.components, metric.importance()
+    lengths = np.sqrt(np.sum(bare**2, axis=0))
+    weights = bare * np.divide(np.sqrt(importance), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    if metric.cost is not Cost.MANHATTAN:
+        return rotate_components(weights)
+    sizes = np.sum(weights**2, axis=1)
+    order = np.argsort(-sizes, kind="stable")
+    return weights[order], sizes[order] / (sizes.sum() or 1.0)
+
+
+def ellipse_axes(matrix: np.ndarray) -> tuple[float, float, float]:
+    """Half axes of the ellipse of a 2 x 2 matrix relative to the longer one, and the angle of that in degrees.
+
+    >>> ellipse_axes(np.diag([1.0, 4.0]))
+    (1.0, 0.5, 90.0)
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    minor, major = np.sqrt(np.maximum(values, 0.0) / (values[-1] or 1.0))
+    return float(major), float(minor), float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))
+
+
 def rotate_components(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Components rotated onto their principal axes, and the share of the squared weights of each.
 

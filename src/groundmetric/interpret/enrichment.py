@@ -139,7 +139,7 @@ def read_gmt(path: str | os.PathLike, *, prefix: str = "") -> dict[str, list[str
     path : path-like
         The file, compressed if its name ends in ".gz".
     prefix : str, default=""
-        Only sets whose name begins with it are read, e.g. "HALLMARK_".
+        Only sets whose name begins with it are read, e.g. ``"HALLMARK_"``.
 
     Returns
     -------

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from .._internal.validation import check_number
 from ..distributions import as_distributions
 from ..evaluation.permutation import exchangeable
+from ..learning.features import importance_interval
 from ..supervision.splits import group_list
 from ._inputs import classes_of, feature_names, frame
 from ._refits import (
@@ -99,13 +100,8 @@ class Stability:
 
     @property
     def interval(self) -> np.ndarray:
-        """Lower and upper ends of each importance, (2, n_features): percentiles of the refits.
-
-        A bootstrap sample has fewer different distributions than the cohort, so that weight scatters over more
-        features: the interval of an important one may lie below its importance as fitted.
-        """
-        ends = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
-        return np.quantile(self.refits, ends, axis=0)
+        """Lower and upper ends of each importance, (2, n_features), as `importance_interval` has them."""
+        return importance_interval(self.importance, self.refits, self.confidence)
 
     @property
     def selected(self) -> np.ndarray:
@@ -408,8 +404,8 @@ def _warn(result: Stability) -> None:
     if len(result.null) and result.smallest_p >= 0.05:
         warnings.warn(
             f"the smallest q-value to expect is about {result.smallest_p:.2g}, with {len(result.null)} permutations of "
-            f"labels that have {result.partitions} different arrangements: raise `n_permutations`, or give more "
-            "distributions",
+            f"labels that have {result.partitions} different arrangements: a smaller one is luck of the draw; raise "
+            "`n_permutations`, or give more distributions",
             UserWarning,
             stacklevel=3,
         )

@@ -4,7 +4,7 @@ In one dimension transport is a sort: the distance between two distributions is 
 so a feature of a distribution is a short vector. Two statistics say how much a feature is worth: t, how much farther
 distributions are from unlike than from like ones; and F, the variance between distributions that labels explain over
 the rest, as in an analysis of variance. With more features than distributions they hold where a discriminant of means,
-which separates any labels, does not.
+which separates any labels, does not. Last, how sure importances of features are.
 """
 
 from __future__ import annotations
@@ -59,18 +59,30 @@ def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray
     return np.take_along_axis(np.take_along_axis(values, order, axis=0), at, axis=0)
 
 
-def design(codes: np.ndarray) -> np.ndarray:
-    """Orthonormal columns that span what classes (whole numbers) or ordered values say beyond the mean."""
+def design(codes: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:
+    """Orthonormal columns that span what classes (whole numbers) or ordered values say beyond the mean (of strata)."""
     values = np.unique(codes)
     columns = codes[:, None] == values if codes.dtype.kind in "iu" else codes[:, None].astype(np.float64)
-    columns = columns - columns.mean(axis=0)
+    columns = within_strata(columns.astype(np.float64), strata)
     basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     return basis[:, sizes > 1e-9 * max(sizes[0], 1e-300)]
 
 
-def feature_ratios(quantiles: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def within_strata(rows: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
+    """Rows minus their mean; with strata, minus that of their own."""
+    if strata is None:
+        return rows - rows.mean(axis=0)
+    found = rows.copy()
+    for stratum in np.unique(strata):
+        found[strata == stratum] -= rows[strata == stratum].mean(axis=0)
+    return found
+
+
+def feature_ratios(
+    quantiles: np.ndarray, codes: np.ndarray, strata: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """F of each feature (explained variance between distributions over the rest, per degree of freedom), and the
-    standard deviation of the rest.
+    standard deviation of the rest. With strata (batches), all variance is that within them.
 
     >>> quantiles = np.array([[[0.0, 5.0]], [[0.2, 3.0]], [[4.0, 4.0]], [[4.2, 4.0]]])
     >>> ratios, _ = feature_ratios(quantiles, np.array([0, 0, 1, 1]))
@@ -78,18 +90,18 @@ def feature_ratios(quantiles: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray
     True
     """
     n, n_quantiles, n_features = quantiles.shape
-    basis = design(codes)
-    flat = quantiles.reshape(n, -1)
-    centred = flat - flat.mean(axis=0)
+    basis = design(codes, strata)
+    centred = within_strata(quantiles.reshape(n, -1), strata)
+    n_means = 1 if strata is None else np.unique(strata).size
     explained = np.square(basis.T.astype(centred.dtype) @ centred).sum(axis=0)
     total = np.einsum("ij,ij->j", centred, centred)
     between, rest = (
         np.sum(part.reshape(n_quantiles, n_features), axis=0, dtype=np.float64)
         for part in (explained, np.maximum(total - explained, 0.0))
     )
-    rest /= max(n - 1 - basis.shape[1], 1)
+    rest /= max(n - n_means - basis.shape[1], 1)
     floor = _FLOOR * float(np.median(rest)) + 1e-12 * max(float(total.max(initial=0.0)), 1e-300)
-    return between / basis.shape[1] / (rest + floor), np.sqrt(rest / n_quantiles)
+    return between / max(basis.shape[1], 1) / (rest + floor), np.sqrt(rest / n_quantiles)
 
 
 class FeatureDistances:
@@ -110,7 +122,13 @@ class FeatureDistances:
         for i in range(n):
             self.values[i] = np.abs(quantiles[self.partners[i]] - quantiles[i]).mean(axis=1)
 
-    def statistics(self, codes: np.ndarray, inside: np.ndarray | None = None, *, moderated: bool = False) -> np.ndarray:
+    def statistics(
+        self,
+        codes: np.ndarray,
+        inside: np.ndarray | None = None,
+        *,
+        moderated: bool = False,
+    ) -> np.ndarray:
         """t of each feature: how much farther distributions are from unlike than from like ones, over its error.
 
         Only distributions `inside` take part. With classes, every other class counts the same; with numbers, a pair
@@ -176,3 +194,34 @@ def strongest_features(gains: np.ndarray) -> np.ndarray:
         weights[order[:_FEWEST]] = 1.0
     weights[order[_MOST:]] = 0.0
     return weights
+
+
+def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+    """Lower and upper ends of importances, (2, n_features), from how much they vary between refits.
+
+    A refit has fewer different distributions than the cohort, so that weight scatters over more features, and
+    percentiles of refits may lie wholly below the importance of a strong feature. So they are also moved until their
+    median is the importance itself (on the scale of weights, whose squares importances are), and the interval holds
+    both, the percentiles and these. In simulations it covered the mean importance of strong features in 72 to 89 % of
+    cohorts of 12 distributions rather than in 62 to 80 %: of few distributions it is still too narrow.
+
+    Parameters
+    ----------
+    importance : array of shape (n_features,)
+        Importances as fitted.
+    refits : array of shape (n_refits, n_features)
+        Importances from samples of the distributions drawn anew (bootstrap samples, or halves).
+    confidence : float, default=0.95
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    array of shape (2, n_features)
+        Ends; the importance is between them.
+    """
+    ends = [0.5 - confidence / 2, 0.5, 0.5 + confidence / 2]
+    low, middle, high = np.quantile(np.sqrt(refits), ends, axis=0)
+    weight = np.sqrt(importance)
+    lowest = np.minimum(low, np.maximum(weight - (middle - low), 0.0)) ** 2
+    highest = np.maximum(high, np.minimum(weight + (high - middle), 1.0)) ** 2
+    return np.stack([np.minimum(lowest, importance), np.maximum(highest, importance)])  # whatever the rounding

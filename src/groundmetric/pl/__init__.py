@@ -1,13 +1,16 @@
 """Figures for a column of a paper: each function draws what was computed on `ax`, or on a new one, and returns it."""
 
+from .learning import confusion, history
 from .metric import components, ellipse, importance
 from .points import cells, points, projection
-from .results import flow, history, scores, stability
-from .samples import embedding, heatmap
+from .results import flow, scores, stability
+from .samples import clustermap, embedding, heatmap
 
 __all__ = [
     "cells",
+    "clustermap",
     "components",
+    "confusion",
     "ellipse",
     "embedding",
     "flow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 
-from ..interpret.axes import rotate_components
+from ..interpret.axes import component_weights, ellipse_axes
 from ..metrics import GroundMetric
 from ..metrics.base import Cost
 from . import style as legends
-from .style import INK, axes, colour, entry, gene_names, is_anndata, metric_of, row_size, short
+from ._read import entry, feature_names, is_anndata, metric_of, shares_of, two_features
+from .style import INK, Save, axes, colour, finish, row_size, short
 
 _ROW = 0.105  # inches for a feature
+_MOST_COMPONENTS = 10  # that are drawn: those of an ensemble's metric may be as many as its features
 
 
 def importance(
@@ -27,24 +29,32 @@ def importance(
     intervals: Any = None,
     gene_symbols: str | None = None,
     key: str = "groundmetric",
+    save: Save = None,
+    show: bool | None = None,
 ) -> Axes:
     """Bars of the `n` most important features, with their shares of the importance.
 
     Parameters
     ----------
     metric : GroundMetric, learner, mapping or AnnData
-        Metric, or fitted learner; mapping (or Series) of names to shares; or AnnData with `var["<key>_importance"]`.
+        Metric, or fitted learner; mapping (or Series) of names to shares; or AnnData after `tl.learn`, of which the
+        genes that were learned from are drawn and counted, and no others.
     ax : matplotlib axes or None
         Axes to draw on; None: a new figure.
     n : int, default=20
         Number of features.
-    intervals : array-like of shape (2, n_features) or None, default=None
+    intervals : array-like of shape (2, n_features), False or None, default=None
         Lower and upper ends of the shares of all features, in their order, drawn as lines; for AnnData also the names
-        of two columns of `var`.
+        of two columns of `var`. None: for AnnData after an ensemble, between which 95% of its members lie; False: none.
     gene_symbols : str or None, default=None
         For AnnData, the column of `var` with the names to show; None: `var_names`.
     key : str, default="groundmetric"
         For AnnData, the `key_added` of `tl.learn`.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -58,13 +68,15 @@ def importance(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['ISG15', 'MX1']
     """
-    shares, names = _shares(metric, gene_symbols, key)
+    shares, names, intervals = shares_of(metric, intervals, gene_symbols, key)
+    if n < 1 or not shares.size:
+        raise ValueError(f"n is {n} of {shares.size} features: at least one bar is needed")
     top = np.argsort(-shares, kind="stable")[:n]
     with axes(ax, 0.5 + _ROW * top.size) as ax:
         rows, ends = np.arange(top.size), 100 * shares[top]
         bars = ax.barh(rows, ends, color=colour(0), height=0.7)
         if intervals is not None:
-            low, high = 100 * _ends(metric, intervals, shares.size)[:, top]
+            low, high = 100 * intervals[:, top]
             ax.hlines(rows, low, high, color=INK, lw=0.8, capstyle="butt")
             ends = np.maximum(ends, high)
         letters = np.clip(0.75 * row_size(ax, top.size), 3.0, 7.0)
@@ -83,23 +95,30 @@ def importance(
         if more:
             rest = f"the other {more:,}: {max(shares.sum() - shares[top].sum(), 0):.2%}"
             ax.text(1, 0, rest, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
-    return ax
+    return finish(ax, "importance", save, show)
 
 
 def components(
-    metric: Any, ax: Axes | None = None, *, n: int = 20, gene_symbols: str | None = None, key: str = "groundmetric"
+    metric: Any,
+    ax: Axes | None = None,
+    *,
+    n: int = 20,
+    gene_symbols: str | None = None,
+    key: str = "groundmetric",
+    save: Save = None,
+    show: bool | None = None,
 ) -> Axes:
     """Weights of the `n` most important features in each component, for features of equal spread.
 
     The weights are scaled such that the squares of a feature's weights sum to its importance. Rotating the components
     leaves the metric as it is, so they are rotated onto their principal axes first: the first component accounts for as
-    much of the importance as one can (its share is given below it), and so on. With Manhattan costs a rotation is
-    another metric: then they are shown as they were learned, the strongest first.
+    much of the importance as one can (its share is given below it), and so on; ten are drawn at most. With Manhattan
+    costs a rotation is another metric: then they are shown as they were learned, the strongest first.
 
     Parameters
     ----------
     metric : GroundMetric, learner or AnnData
-        Metric, or fitted learner, or AnnData with `varm["<key>_components"]` and `var["<key>_importance"]`.
+        Metric, or fitted learner, or AnnData after `tl.learn`.
     ax : matplotlib axes or None
         Axes to draw on; None: a new figure.
     n : int, default=20
@@ -108,6 +127,11 @@ def components(
         For AnnData, the column of `var` with the names to show; None: `var_names`.
     key : str, default="groundmetric"
         For AnnData, the `key_added` of `tl.learn`.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -122,9 +146,10 @@ def components(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['ISG15', 'MX1']
     """
-    weights, names, may_rotate = _weights(metric, gene_symbols, key)
-    rotated, shares = rotate_components(weights) if may_rotate else _by_strength(weights)
-    top = np.argsort(-np.sum(weights**2, axis=0), kind="stable")[:n]
+    found = metric_of(metric, key)
+    names = _symbols(metric, found, gene_symbols)
+    rotated, shares = (part[:_MOST_COMPONENTS] for part in component_weights(found))
+    top = np.argsort(-found.importance(), kind="stable")[:n]
     with axes(ax, 0.5 + _ROW * top.size) as ax:
         limit = np.abs(rotated[:, top]).max() or 1.0
         image = ax.imshow(
@@ -132,30 +157,54 @@ def components(
         )
         letters = np.clip(0.75 * row_size(ax, top.size), 3.0, 7.0)
         ax.set_yticks(np.arange(top.size), [short(names[f], 28) for f in top], parse_math=False, fontsize=letters)
-        ax.set_xticks(np.arange(len(shares)), [f"{k}\n{share:.0%}" for k, share in enumerate(shares, 1)])
-        ax.set(xlabel="component (share of the importance)")
+        texts = [f"{k}\n{share:.0%}" for k, share in enumerate(shares, 1)]
+        ax.set_xticks(np.arange(len(shares)), texts, fontsize=7 if len(shares) < 8 else 6)
+        some = (
+            f", {len(shares)} of {found.n_components}" if len(shares) == _MOST_COMPONENTS < found.n_components else ""
+        )
+        ax.set(xlabel=f"component (share of the importance{some})")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = ax.figure.colorbar(image, ax=ax, label="weight × spread", pad=0.03)
         bar.outline.set_visible(False)  # type: ignore[operator]
-    return ax
+    return finish(ax, "components", save, show)
 
 
-def ellipse(metrics: Any, ax: Axes | None = None, *, variances: Any = None) -> Axes:
+def ellipse(
+    metrics: Any,
+    ax: Axes | None = None,
+    *,
+    features: Sequence[str | int] | None = None,
+    variances: Any = None,
+    key: str = "groundmetric",
+    save: Save = None,
+    show: bool | None = None,
+) -> Axes:
     """Ellipses of the matrices M of metrics on two features, scaled to a longest half axis of 1.
 
     A direction weighs as much as the ellipse extends along it; for the grey circle, all directions weigh the same. With
     the `variances` of the features, weights are in units of the data's spread, so that the features' own units do not
-    matter.
+    matter. Of a metric on more features, two are named: the ellipse is then that of points that differ in these alone.
 
     Parameters
     ----------
-    metrics : GroundMetric, learner or mapping
-        Metric, or fitted learner, on two features; or a mapping of names to several, which are listed in a legend.
+    metrics : GroundMetric, learner, AnnData or mapping
+        Metric, fitted learner, or AnnData after `tl.learn`; or a mapping of names to several, which are listed in a
+        legend.
     ax : matplotlib axes or None
         Axes to draw on; None: a new figure.
+    features : pair of str or int, or None, default=None
+        The two features, by name or number. None: those of a metric on two.
     variances : array-like of shape (2,) or None, default=None
-        Variances of the two features; None: weights are in the features' own units.
+        Variances of the two features. None: for AnnData those of the training cells, else weights are in the features'
+        own units.
+    key : str, default="groundmetric"
+        For AnnData, the `key_added` of `tl.learn`.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -169,70 +218,49 @@ def ellipse(metrics: Any, ax: Axes | None = None, *, variances: Any = None) -> A
     >>> gm.pl.ellipse(metric).get_xlabel()
     'ISG15 (relative weight)'
     """
+    named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}
+    found = {name: metric_of(given, key) for name, given in named.items()}
+    planes = {name: _plane(name, metric, features) for name, metric in found.items()}
+    if variances is None and is_anndata(metrics) and found["learned"].variances is not None:
+        variances = found["learned"].variances[planes["learned"]]
+    spread = np.sqrt((1.0, 1.0) if variances is None else variances)
     with axes(ax) as ax:
-        named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}
-        spread, names = np.sqrt((1.0, 1.0) if variances is None else variances), ["feature 0", "feature 1"]
         ax.add_patch(Ellipse((0, 0), 2, 2, fc="none", ec=INK, lw=0.6, alpha=0.4))
-        for k, (name, given) in enumerate(named.items()):
-            metric = metric_of(given)
-            if metric.n_features != 2:
-                raise ValueError(f"metric {name!r} has {metric.n_features} features: an ellipse needs exactly two")
-            if metric.cost is Cost.MANHATTAN:
-                raise ValueError(f"metric {name!r} has Manhattan costs, and points at one distance are no ellipse")
-            values, vectors = np.linalg.eigh(metric.matrix() * np.outer(spread, spread))
-            minor, major = 2 * np.sqrt(np.maximum(values, 0.0) / (values[-1] or 1.0))
-            angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
-            ax.add_patch(Ellipse((0, 0), major, minor, angle=angle, fc="none", ec=colour(k), lw=1.3, label=name))
-            names = metric.features or names
+        for k, (name, metric) in enumerate(found.items()):
+            matrix = metric.matrix()[np.ix_(planes[name], planes[name])]
+            major, minor, angle = ellipse_axes(matrix * np.outer(spread, spread))
+            look: dict[str, Any] = {"fc": "none", "ec": colour(k), "lw": 1.3, "label": name}
+            ax.add_patch(Ellipse((0, 0), 2 * major, 2 * minor, angle=angle, **look))
+            names = [feature_names(metric)[place] for place in planes[name]]
         ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
         unit = "relative weight" if variances is None else "relative weight × spread"
         ax.set(xlabel=f"{short(names[0], 20)} ({unit})", ylabel=f"{short(names[1], 20)} ({unit})")
         lines = [Line2D([], [], color=colour(k), label=short(name)) for k, name in enumerate(named)]
         if isinstance(metrics, Mapping):
             legends.above(ax, lines, length=2.0)
-    return ax
+    return finish(ax, "ellipse", save, show)
 
 
-def _shares(source: Any, gene_symbols: str | None, key: str) -> tuple[np.ndarray, list[str]]:
-    if is_anndata(source):
-        return np.asarray(entry(source, "var", f"{key}_importance"), dtype=float), gene_names(source, gene_symbols)
-    if hasattr(source, "items") and not isinstance(source, GroundMetric):
-        found = dict(source.items())
-        return np.array(list(found.values()), dtype=float), [str(name) for name in found]
-    metric = metric_of(source)
-    return metric.importance(), metric.features or [f"feature {k}" for k in range(metric.n_features)]
+def _plane(name: str, metric: GroundMetric, features: Sequence[str | int] | None) -> list[int]:
+    """Positions of the two features, or why there is no ellipse."""
+    if metric.cost is Cost.MANHATTAN:
+        raise ValueError(f"metric {name!r} has Manhattan costs, and points at one distance are no ellipse")
+    names = feature_names(metric)
+    if features is None:
+        if metric.n_features != 2:
+            first, second, *_ = [*(names[f] for f in np.argsort(-metric.importance(), kind="stable")[:2]), "", ""]
+            raise ValueError(
+                f"metric {name!r} has {metric.n_features} features: an ellipse needs exactly two; name them, e.g. "
+                f"features=({first!r}, {second!r})"
+            )
+        return [0, 1]
+    return list(two_features(names, features))
 
 
-def _ends(source: Any, intervals: Any, size: int) -> np.ndarray:
-    if is_anndata(source) and all(isinstance(name, str) for name in intervals):
-        intervals = [entry(source, "var", name) for name in intervals]
-    ends = np.asarray(intervals, dtype=float)
-    if ends.shape != (2, size):
-        raise ValueError(f"intervals have shape {ends.shape}: expected lower and upper ends of {size}, (2, {size})")
-    return ends
-
-
-def _by_strength(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The components as they are, and the share of the squared weights of each."""
-    sizes = np.sum(weights**2, axis=1)
-    order = np.argsort(-sizes, kind="stable")
-    return weights[order], sizes[order] / (sizes.sum() or 1.0)
-
-
-def _weights(source: Any, gene_symbols: str | None, key: str) -> tuple[np.ndarray, list[str], bool]:
-    """Components for features of equal spread, (n_components, n_features): their squares sum to the importance.
-
-    And the features' names, and whether a rotation of the components is the same metric.
-    """
-    may_rotate = True
-    if is_anndata(source):
-        bare = np.asarray(entry(source, "varm", f"{key}_components"), dtype=float).T
-        importance = np.asarray(entry(source, "var", f"{key}_importance"), dtype=float)
-        names = gene_names(source, gene_symbols)
-    else:
-        metric = metric_of(source)
-        bare, importance, may_rotate = metric.components, metric.importance(), metric.cost is not Cost.MANHATTAN
-        names = metric.features or [f"feature {k}" for k in range(metric.n_features)]
-    lengths = np.sqrt(np.sum(bare**2, axis=0))
-    scale = np.divide(np.sqrt(importance), lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    return bare * scale, names, may_rotate
+def _symbols(source: Any, metric: GroundMetric, gene_symbols: str | None) -> list[str]:
+    """Names of the metric's features, or what a column of `var` calls them."""
+    names = feature_names(metric)
+    if gene_symbols is None or not is_anndata(source):
+        return names
+    called = entry(source, "var", gene_symbols)
+    return [str(called[name]) if name in called.index else name for name in names]

@@ -5,41 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib import patheffects
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from scipy import sparse
 
 from .._internal.validation import aligned
-from ..distributions import Distributions
-from ..interpret.axes import principal_axes
+from ..distributions import Distributions, as_distributions
+from ..interpret.axes import principal_axes, projected_axes
 from . import style as legends
-from .style import (
-    LEGEND_ROW,
-    STYLE,
-    Classes,
-    Numbers,
-    Palette,
-    axes,
-    axis_name,
-    axis_names,
-    basis_of,
-    classes_of,
-    colouring,
-    entry,
-    is_anndata,
-    metric_of,
-)
+from ._read import axis_names, basis_of, colouring, entry, is_anndata, learned_label, metric_of, two_features
+from .style import LEGEND_ROW, Classes, Numbers, Palette, Save, axes, axis_name, classes_of, draw_panels, finish
 
 _ONE_AXIS = 0.95  # share of the variance at which the first principal axis is shown alone
 _NUMBERED = 8  # classes above which colours alone no longer do
-_IN_ROW = 3  # panels
 
 
 def points(
-    D: Distributions, y: Any, ax: Axes | None = None, *, features: Any = (0, 1), n: int = 1000, palette: Palette = None
+    D: Distributions,
+    y: Any,
+    ax: Axes | None = None,
+    *,
+    features: Sequence[str | int] = (0, 1),
+    n: int = 1000,
+    palette: Palette = None,
+    save: Save = None,
+    show: bool | None = None,
 ) -> Axes:
     """Scatter plot of the points of all distributions along two features, coloured by class.
 
@@ -51,12 +42,17 @@ def points(
         Class of each distribution.
     ax : matplotlib axes or None
         Axes to draw on; None: a new figure.
-    features : pair of int, default=(0, 1)
-        Numbers of the features along the horizontal and the vertical axis.
+    features : pair of int or str, default=(0, 1)
+        Features along the horizontal and the vertical axis, by number or name.
     n : int, default=1000
         Points that are drawn at most: a random choice, the same in every call.
     palette : dict, sequence or None, default=None
         Colours by class, or in order; None: Okabe and Ito's.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -70,18 +66,28 @@ def points(
     >>> gm.pl.points(D, y).get_xlabel()
     'signal'
     """
+    D = as_distributions(D)
+    classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
+    names = D.features or [f"feature {k}" for k in range(D.shape[1])]
+    across, up = two_features(names, features)
     with axes(ax) as ax:
-        classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
-        xy = D.points[:, list(features)]
-        names = D.features or [f"feature {k}" for k in range(D.shape[1])]
+        xy = D.points[:, [across, up]]
         _scatter(ax, xy.toarray() if sparse.issparse(xy) else xy, classes, D.sizes, n)
-        ax.set(xlabel=names[features[0]], ylabel=names[features[1]])
+        ax.set(xlabel=names[across], ylabel=names[up])
         legends.above(ax, legends.dots(classes))
-    return ax
+    return finish(ax, "points", save, show)
 
 
 def projection(
-    metric: Any, D: Distributions, y: Any, ax: Axes | None = None, *, n: int = 1000, palette: Palette = None
+    metric: Any,
+    D: Distributions,
+    y: Any,
+    ax: Axes | None = None,
+    *,
+    n: int = 1000,
+    palette: Palette = None,
+    save: Save = None,
+    show: bool | None = None,
 ) -> Axes:
     """Points in the learned space along its principal axes, coloured by class.
 
@@ -103,6 +109,11 @@ def projection(
         Points of a scatter plot at most: a random choice, the same in every call. A histogram counts all.
     palette : dict, sequence or None, default=None
         Colours by class, or in order; None: Okabe and Ito's.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -116,9 +127,10 @@ def projection(
     >>> gm.pl.projection(gm.GroundMetric([[1.0, 0.0]]), D, y).get_xlabel()
     'learned axis 1 (100% of variance)'
     """
+    D = as_distributions(D)
+    classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
+    z, shares = projected_axes(metric_of(metric), D)
     with axes(ax) as ax:
-        classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
-        z, shares = principal_axes(metric_of(metric).project(D))
         ax.set_xlabel(axis_name(ax, 1, shares[0]))
         if shares.size == 1 or shares[0] >= _ONE_AXIS:
             _counts(ax, z[:, 0], classes, D.sizes)
@@ -128,7 +140,7 @@ def projection(
             ax.set_ylabel(axis_name(ax, 2, shares[1]))
             ax.set_aspect("equal", adjustable="datalim")
             legends.above(ax, legends.dots(classes))
-    return ax
+    return finish(ax, "projection", save, show)
 
 
 def cells(
@@ -140,6 +152,8 @@ def cells(
     basis: str | None = None,
     palette: Palette = None,
     key: str = "groundmetric",
+    save: Save = None,
+    show: bool | None = None,
 ) -> Any:
     """Cells in the plane, coloured by condition, cell type, a number, or the expression of a gene.
 
@@ -155,7 +169,7 @@ def cells(
     ax : matplotlib axes, sequence of them or None
         Axes to draw on, one per panel; None: a new figure.
     color : str, sequence of str or None, default=None
-        For AnnData, a column of `obs` or a gene; several give a panel each.
+        For AnnData, a column of `obs` or a gene; several give a panel each. None: the label that was learned.
     basis : str or None, default=None
         For AnnData, the coordinates in `obsm`; None: "X_umap", or else the principal axes of the learned space,
         `obsm["X_<key>"]`.
@@ -163,6 +177,11 @@ def cells(
         Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's.
     key : str, default="groundmetric"
         For AnnData, the `key_added` of `tl.learn`.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -176,19 +195,22 @@ def cells(
     'axis 1'
     """
     if not is_anndata(adata):
-        positions = np.asarray(adata)
+        positions = np.asarray(adata, dtype=float)
+        if positions.ndim != 2 or positions.shape[1] < 2:
+            raise ValueError(f"adata has shape {positions.shape}: expected AnnData, or coordinates of two columns")
         coloured: Classes | Numbers = classes_of(y, len(positions), palette, items="cells")
-        return _panel(ax, Map(positions[:, :2], ("axis 1", "axis 2")), coloured, "")
+        drawn: Any = _panel(ax, Map(positions[:, :2], ("axis 1", "axis 2")), coloured, "")
+        return finish(drawn, "cells", save, show)
     color = y if color is None else color
+    color = learned_label(adata, key) if color is None else color
     map_ = _map_of(adata, basis, key)
     if isinstance(color, str) or not color:
-        name = str(color) if color else None
-        return _panel(ax, map_, colouring(adata, name, palette), name or "")
-    found = [colouring(adata, name, palette) for name in color]
-    panels = _panels(found) if ax is None else list(np.ravel(ax))
-    if len(panels) != len(found):
-        raise ValueError(f"ax has {len(panels)} axes for {len(found)} colours")
-    return [_panel(*each) for each in zip(panels, [map_] * len(found), found, color, strict=True)]
+        drawn = _panel(ax, map_, colouring(adata, color, palette), str(color))
+    else:
+        found = {name: colouring(adata, name, palette) for name in color}
+        height = max(map(_height, found.values()))
+        drawn = draw_panels(lambda one, name: _panel(one, map_, found[name], name), color, ax, height)
+    return finish(drawn, "cells", save, show)
 
 
 def _scatter(ax: Axes, xy: np.ndarray, classes: Classes, sizes: np.ndarray, n: int) -> None:
@@ -217,20 +239,6 @@ class Map(NamedTuple):
     @property
     def is_line(self) -> bool:
         return self.shares is not None and (self.shares.size == 1 or self.shares[0] >= _ONE_AXIS)
-
-
-def _panels(coloured: Sequence[Classes | Numbers]) -> list[Axes]:
-    """A panel for each, in rows, in a new figure that is high enough for the longest legend."""
-    columns = min(len(coloured), _IN_ROW)
-    rows = -(-len(coloured) // columns)
-    with mpl.rc_context(STYLE):
-        width, height = plt.rcParams["figure.figsize"]
-        height = max(height, *map(_height, coloured))
-        _, grid = plt.subplots(rows, columns, figsize=(width * columns, height * rows), layout="constrained")
-    panels = list(np.ravel(grid))
-    for spare in panels[len(coloured) :]:
-        spare.remove()
-    return panels[: len(coloured)]
 
 
 def _height(coloured: Classes | Numbers) -> float:

@@ -1,4 +1,4 @@
-"""Results of training, evaluation and interpretation: history, scores, stability of features, flow between kinds."""
+"""Results of evaluation and interpretation: scores of methods, stability of features, flow between kinds of points."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
-from matplotlib.ticker import MaxNLocator
 
-from . import style as legends
-from .style import INK, MISSING, axes, colour, entry, is_anndata, row_size, short, side, width
+from .style import INK, MISSING, Save, axes, colour, finish, row_size, short, side
 
 _INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
@@ -23,77 +21,14 @@ _ROOM, _LONGEST = 0.85, 17  # for the names at both sides of a flow, and how man
 _LEAST = 1e-3  # bands of less mass are not drawn
 
 
-def history(record: Any, ax: Axes | None = None, *, key: str = "groundmetric") -> Axes:
-    """Training by epoch: the loss relative to that of the first epoch, or the largest where that is 0, and two shares.
-
-    The shares are those of the triplets within the margin, which alone contribute to the gradient, and of the transport
-    solves that bounds made unnecessary. The loss of held-out triplets is drawn where it was recorded.
-
-    Parameters
-    ----------
-    record : learner, mapping or AnnData
-        Fitted learner, its `history_`, or AnnData with `uns[key]["history"]`. An ensemble has no epochs of its own.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
-    key : str, default="groundmetric"
-        For AnnData, the `key_added` of `tl.learn`.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> record = {"loss": [4.0, 2.0], "solved": [10, 6], "saved": [0, 4], "active": [0.9, 0.5]}
-    >>> ax = gm.pl.history(record)
-    >>> ax.lines[0].get_ydata().tolist()
-    [100.0, 50.0]
-    """
-    with axes(ax) as ax:
-        record = _epochs(record, key)
-        loss, solved, saved, active = (np.asarray(record[name]) for name in ("loss", "solved", "saved", "active"))
-        held_out = np.asarray(record.get("validation_loss", np.nan))
-        epochs = np.arange(1, loss.size + 1)
-        # A start by the discriminant may separate all triplets: then the first loss is no unit.
-        first, whose = (loss[0], "the first epoch's") if loss[0] else (loss.max() or 1.0, "the largest,")
-        unit = f" (100% is {whose} {first:.3g})" if width(ax) > 2 and loss.any() else ""
-        lines: list[tuple] = [(f"loss{unit}", loss / first, "-")]
-        if np.isfinite(held_out).any():
-            lines.append(("loss of held-out triplets", held_out / first, "-."))
-        lines.append(("triplets within the margin", active, "--"))
-        lines.append(("solves saved by bounds", saved / np.maximum(saved + solved, 1), ":"))
-        drawn = []
-        for k, (label, values, dashes) in enumerate(lines):
-            drawn += ax.plot(epochs, 100 * values, color=colour(k), ls=dashes, label=label)
-        ax.set(xlabel="epoch", ylabel="share (%)", xlim=(1, max(epochs[-1], 2)), ylim=(0, None))
-        ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
-        legends.above(ax, drawn, length=2.4)
-    return ax
-
-
-def _epochs(record: Any, key: str) -> Any:
-    """The history of a single learner."""
-    found = entry(record, "uns", key) if is_anndata(record) else record
-    what = f"uns[{key!r}]" if is_anndata(record) else type(record).__name__
-    if "ensemble" in found if is_anndata(record) else hasattr(found, "importances_"):
-        raise ValueError(
-            f"{what} is of an ensemble, which has no history of epochs: draw its importances (pl.importance), or learn "
-            "with learner='single'"
-        )
-    history = found.get("history") if is_anndata(record) else getattr(found, "history_", found)
-    if history is None:
-        raise ValueError(f"{what} has no history of epochs: give the AnnData that tl.learn was run on")
-    return history
-
-
 def scores(
     rows: Mapping[str, Sequence[float | None]],
     ax: Axes | None = None,
     *,
     reference: float | None = None,
     name: str = "balanced accuracy",
+    save: Save = None,
+    show: bool | None = None,
 ) -> Axes:
     """Scores of several methods with their intervals, the first in colour.
 
@@ -108,6 +43,11 @@ def scores(
         Value that is drawn as a dashed line, e.g. the score of guessing.
     name : str, default="balanced accuracy"
         Label of the axis.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -135,10 +75,18 @@ def scores(
         ax.set_yticks(positions, [short(each, 28) for each in rows], parse_math=False)
         ax.tick_params("y", length=0)
         ax.set(xlabel=name, ylim=(len(rows) - 0.5, -0.5))
-    return ax
+    return finish(ax, "scores", save, show)
 
 
-def stability(result: Any, ax: Axes | None = None, *, n: int = 20, level: float = 0.05) -> Axes:
+def stability(
+    result: Any,
+    ax: Axes | None = None,
+    *,
+    n: int = 20,
+    level: float = 0.05,
+    save: Save = None,
+    show: bool | None = None,
+) -> Axes:
     """The `n` most important features with bootstrap intervals, and the range under permuted labels in grey.
 
     Marks are the importances as fitted; they are filled where the q-value is below `level`. The text at the right is
@@ -155,6 +103,11 @@ def stability(result: Any, ax: Axes | None = None, *, n: int = 20, level: float 
         Number of features.
     level : float, default=0.05
         Level of the q-values.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -205,11 +158,20 @@ def stability(result: Any, ax: Axes | None = None, *, n: int = 20, level: float 
         ax.tick_params("y", length=0)
         ax.spines["left"].set_visible(False)
         ax.set(xlabel="share of the importance (%)", xlim=(0, 1.15 * ends.max() or 1.0), ylim=(top.size - 0.5, -0.5))
-        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
-    return ax
+        legend = ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+        for line in legend.get_lines():
+            line.set_linewidth(min(line.get_linewidth(), 4.0))  # as wide as a row of few features, it hides its text
+    return finish(ax, "stability", save, show)
 
 
-def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
+def flow(
+    result: Any,
+    ax: Axes | None = None,
+    *,
+    least: float = _LEAST,
+    save: Save = None,
+    show: bool | None = None,
+) -> Axes:
     """Flow of mass between kinds of points: bands as wide as the mass, the darker the farther it moves.
 
     Parameters
@@ -220,6 +182,11 @@ def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
         Axes to draw on; None: a new figure.
     least : float, default=0.001
         Mass below which bands and kinds are not drawn.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -262,7 +229,7 @@ def flow(result: Any, ax: Axes | None = None, *, least: float = _LEAST) -> Axes:
         beside = ax.inset_axes((1.0 + 0.05 / side(ax), 0.05, 0.1 / side(ax), 0.9))
         bar = ax.figure.colorbar(mpl.cm.ScalarMappable(colours, shades), cax=beside, label="distance")
         bar.outline.set_visible(False)  # type: ignore[operator]
-    return ax
+    return finish(ax, "flow", save, show)
 
 
 def _ends(sizes: np.ndarray) -> np.ndarray:

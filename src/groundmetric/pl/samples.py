@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -14,20 +14,28 @@ from scipy.cluster.hierarchy import dendrogram
 
 from ..interpret.axes import Layout
 from . import style as legends
+from ._read import (
+    as_samples,
+    axis_names,
+    basis_of,
+    colouring,
+    distances_of,
+    entry,
+    is_anndata,
+    labels,
+    learned_label,
+)
 from .style import (
     INK,
     MISSING,
     Classes,
     Numbers,
     Palette,
+    Save,
     axes,
-    axis_names,
-    basis_of,
     classes_of,
-    colouring,
-    entry,
-    is_anndata,
-    labels,
+    draw_panels,
+    finish,
     short,
     side,
     width,
@@ -42,40 +50,52 @@ _SMALLEST = 3.5  # points of the smallest letters
 def embedding(
     distances: Any,
     y: Any = None,
-    ax: Axes | None = None,
+    ax: Any = None,
     *,
-    color: str | None = None,
+    color: str | Sequence[str] | None = None,
     basis: str | None = None,
+    obsp: str | None = None,
     train: Any = None,
     palette: Palette = None,
     key: str = "groundmetric",
-) -> Axes:
+    save: Save = None,
+    show: bool | None = None,
+) -> Any:
     """Distributions in the plane, coloured by class (or, for AnnData, by a number).
 
     Parameters
     ----------
     distances : array of shape (n, n) or (n, 2), Layout or AnnData
         Distances, or their `interpret.Layout`: positions by classical multidimensional scaling; positions; or an
-        AnnData with a row per sample.
+        AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` by an ensemble.
     y : array-like of shape (n,)
         Labels; None: those of a Layout; for AnnData, see `color`.
-    ax : matplotlib axes or None
-        None: a new figure.
-    color : str or None
-        For AnnData, the column of `obs`, or the gene, to colour by.
+    ax : matplotlib axes, sequence of them or None
+        Axes to draw on, one per panel; None: a new figure.
+    color : str, sequence of str or None
+        For AnnData, the column of `obs`, or the gene, to colour by; several give a panel each. None: the label that was
+        learned.
     basis : str or None
-        For AnnData, the places in `obsm`; None: "X_umap", or else those of `obsp["<key>_distances"]`.
+        For AnnData, the places in `obsm`; None: "X_umap", or else those of the distances.
+    obsp : str or None
+        For AnnData, the entry of `obsp`. None: "<key>_out_of_bag", where an ensemble has left it, so that training
+        samples are no better apart than new ones would be, or else "<key>_distances".
     train : array-like, str or None
         Those that were learned from (a mask, row numbers, or a column of `obs`): filled, the others hollow.
     palette : dict, sequence or None
         Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's.
     key : str
         The `key_added` of `tl.learn`.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
-    matplotlib axes
-        What was drawn on.
+    matplotlib axes or list of them
+        What was drawn on; a list where `color` is a sequence.
 
     Examples
     --------
@@ -84,26 +104,50 @@ def embedding(
     >>> gm.pl.embedding(gm.pairwise_distances(D), y).get_xlabel()
     'MDS axis 1'
     """
+    if not is_anndata(distances):
+        place, names = _positions(distances)
+        y = distances.y if y is None and isinstance(distances, Layout) else y
+        drawn: Any = _map(ax, place, names, classes_of(y, len(place), palette), train, "")
+        return finish(drawn, "embedding", save, show)
+    samples, color = as_samples(distances, key), y if color is None else color
+    color = learned_label(samples, key) if color is None else color
+    place, names = _positions_of(samples, basis, key, obsp)
+    train = entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
+    if isinstance(color, str) or not color:
+        drawn = _map(ax, place, names, colouring(samples, color, palette), train, str(color))
+    else:
+        found = {name: colouring(samples, name, palette) for name in color}
+
+        def panel(one: Axes, name: str) -> Axes:
+            return _map(one, place, names, found[name], train, name, titled=True)
+
+        drawn = draw_panels(panel, color, ax)
+    return finish(drawn, "embedding", save, show)
+
+
+def _map(
+    ax: Axes | None,
+    place: np.ndarray,
+    names: tuple[str, str],
+    coloured: Classes | Numbers,
+    train: Any,
+    title: str,
+    *,
+    titled: bool = False,
+) -> Axes:
+    """One panel of marks, with its legend (after the title, where that is wanted) or colour bar."""
     with axes(ax) as ax:
-        if is_anndata(distances):
-            samples, color = distances, y if color is None else color
-            coloured = colouring(samples, color, palette)
-            train = entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
-            place, names = _positions_of(samples, basis, key)
-        else:
-            place, names = _positions(distances)
-            y = distances.y if y is None and isinstance(distances, Layout) else y
-            coloured = classes_of(y, len(place), palette)
         filled = np.zeros(len(place), bool)
         filled[slice(None) if train is None else train] = True
         kinds = [] if train is None else [legends.dot("training", face=INK), legends.dot("test", face="none")]
         if isinstance(coloured, Numbers):
-            _draw_numbers(ax, place, coloured, filled, str(color))
+            _draw_numbers(ax, place, coloured, filled, title)
             if kinds:
                 legends.above(ax, kinds)
         else:
             _draw_classes(ax, place, coloured, filled)
-            legends.above(ax, legends.dots(coloured, shapes=True), *([kinds] if kinds else []))
+            groups = [legends.dots(coloured, shapes=True), *([kinds] if kinds else [])]
+            legends.above(ax, *groups, titles=[f"{short(title, 16)}:", *[""] * len(kinds)] if titled else None)
         _dress(ax, names)
     return ax
 
@@ -114,33 +158,45 @@ def heatmap(
     ax: Axes | None = None,
     *,
     color: str | Sequence[str] | None = None,
-    names: Sequence[Any] | None = None,
+    names: Any = None,
     order: str = "classes",
+    obsp: str | None = None,
     palette: Palette = None,
     key: str = "groundmetric",
+    save: Save = None,
+    show: bool | None = None,
 ) -> Axes:
     """A distance matrix, with the classes as bars of colour along two sides.
 
     Parameters
     ----------
     distances : array of shape (n, n), Layout or AnnData
-        Distances, or their `interpret.Layout`, or an AnnData with a row per sample and `obsp["<key>_distances"]`.
+        Distances, or their `interpret.Layout`; or an AnnData with a row per sample (`tl.samples`), or of the cells
+        after `tl.learn` by an ensemble.
     y : array-like of shape (n,) or dict
         Labels, or titles with several labellings, each of which gets a bar; None: those of a Layout; for AnnData, see
         `color`.
     ax : matplotlib axes or None
         None: a new figure.
     color : str, sequence of str or None
-        For AnnData, one or several columns of `obs`.
+        For AnnData, one or several columns of `obs`. None: the label that was learned; where that is a number, rows are
+        in its order.
     names : sequence, True or None
         Names of the rows, shown where there is room for them; for AnnData, True takes those of `obs`.
     order : {"classes", "clusters"}
         "classes" keeps each class of the first labelling together, and near ones beside each other within it;
         "clusters" puts near ones beside each other whatever their class, and draws the tree (average linkage).
+    obsp : str or None
+        For AnnData, the entry of `obsp`; None: as in `embedding`.
     palette : dict, sequence or None
         Colours by class, or in order, of the first labelling; None: as in `embedding`.
     key : str
         The `key_added` of `tl.learn`.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
 
     Returns
     -------
@@ -156,30 +212,126 @@ def heatmap(
     """
     if order not in ("classes", "clusters"):
         raise ValueError(f"order is {order!r}: expected 'classes' or 'clusters'")
-    with axes(ax) as ax:
-        items = "distributions"
-        if is_anndata(distances):
-            items, names = "samples", list(distances.obs_names) if names is True else names
-            groups = _groups_of(distances, y if color is None else color, palette)
-            layout = Layout(np.asarray(entry(distances, "obsp", f"{key}_distances")))
+    found = _matrix_of(distances, y, color, names, obsp, palette, key)
+    return finish(_draw_matrix(ax, found, order), "heatmap", save, show)
+
+
+def clustermap(
+    distances: Any,
+    y: Any = None,
+    ax: Axes | None = None,
+    *,
+    color: str | Sequence[str] | None = None,
+    names: Any = True,
+    obsp: str | None = None,
+    palette: Palette = None,
+    key: str = "groundmetric",
+    save: Save = None,
+    show: bool | None = None,
+) -> Axes:
+    """A distance matrix in the order of its hierarchical clustering (average linkage), with the tree and names.
+
+    Parameters
+    ----------
+    distances : array of shape (n, n), Layout or AnnData
+        As in `heatmap`.
+    y : array-like of shape (n,) or dict
+        Labels, or titles with several labellings, each of which gets a bar; for AnnData, see `color`.
+    ax : matplotlib axes or None
+        None: a new figure.
+    color : str, sequence of str or None
+        For AnnData, one or several columns of `obs`. None: the label that was learned.
+    names : sequence, bool or None
+        Names of the rows, shown where there is room for them; True takes those of `obs` for AnnData, None or False
+        none.
+    obsp : str or None
+        For AnnData, the entry of `obsp`; None: as in `embedding`.
+    palette : dict, sequence or None
+        Colours by class, or in order, of the first labelling; None: as in `embedding`.
+    key : str
+        The `key_added` of `tl.learn`.
+    save : bool, str, path or None, default=None
+        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+        "figures"; a path is the file itself.
+    show : bool or None, default=None
+        Whether to show the figure at once, as `plt.show()` does.
+
+    Returns
+    -------
+    matplotlib axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> len(gm.pl.clustermap(gm.pairwise_distances(D), y).child_axes)  # tree and colour bar
+    2
+    """
+    found = _matrix_of(distances, y, color, names, obsp, palette, key)
+    return finish(_draw_matrix(ax, found, "clusters"), "clustermap", save, show)
+
+
+class Matrix(NamedTuple):
+    """Distances with their labellings, names of rows, and what these and the distances are called."""
+
+    layout: Layout
+    groups: dict[str, Classes]
+    names: Sequence[Any] | None
+    items: str
+    title: str
+
+
+def _matrix_of(source: Any, y: Any, color: Any, names: Any, obsp: str | None, palette: Palette, key: str) -> Matrix:
+    if is_anndata(source):
+        samples, color = as_samples(source, key), y if color is None else color
+        distances, title = distances_of(samples, key, obsp)
+        label = learned_label(samples, key)
+        numbers = colouring(samples, label) if color is None and label is not None else None
+        if isinstance(numbers, Numbers):  # rows in the order of the label, which has no classes to mark
+            layout, groups = Layout(distances, numbers.values), {}
+            items = f"samples, from low to high {label}"
         else:
-            layout = distances if isinstance(distances, Layout) else Layout(np.asarray(distances))
-            groups = _groups(layout.y if y is None else y, len(layout.distances), palette)
-        if layout.y is None:
-            layout = Layout(layout.distances, next(iter(groups.values())).codes)
+            layout, items = Layout(distances), "samples"
+            groups = _groups_of(samples, label if color is None else color, palette)
+        names = list(samples.obs_names) if names is True else names
+    else:
+        layout = source if isinstance(source, Layout) else Layout(np.asarray(source))
+        if layout.distances.ndim != 2 or layout.distances.shape[0] != layout.distances.shape[1]:
+            raise ValueError(f"distances have shape {layout.distances.shape}: expected a square matrix")
+        groups = _groups(layout.y if y is None else y, len(layout.distances), palette)
+        items, title = "distributions", "distance"
+        names = None if names is True else names
+    names = None if names is False else names
+    if names is not None and len(names) != len(layout.distances):
+        raise ValueError(f"names has {len(names)} entries for {len(layout.distances)} {items}: one is needed for each")
+    if layout.y is None:
+        layout = Layout(layout.distances, next(iter(groups.values())).codes)
+    return Matrix(layout, groups, names, items, title)
+
+
+def _draw_matrix(ax: Axes | None, found: Matrix, order: str) -> Axes:
+    layout, groups = found.layout, found.groups
+    with axes(ax) as ax:
         clusters = layout.tree if order == "clusters" and len(layout.distances) > 1 else None
         rows = layout.by_class if clusters is None else _draw_tree(ax, clusters)
         image = ax.imshow(layout.distances[np.ix_(rows, rows)], cmap="viridis", interpolation="none", gid="distances")
         ax.set(xticks=[], yticks=[], frame_on=False)
         for k, classes in enumerate(groups.values()):
             _draw_bars(ax, classes, rows, k)
-        if names is not None:
-            _name_rows(ax, [names[d] for d in rows], 72 * len(groups) * (_BAR + _GAP) + 2, items)
+        if not groups:
+            ax.set_ylabel(found.items)
+        if found.names is not None:
+            _name_rows(ax, [found.names[d] for d in rows], 72 * len(groups) * (_BAR + _GAP) + 2, found.items)
         # Inside of the axes' own frame of reference, so that it stays beside the matrix, which is always a square.
         beside = ax.inset_axes((1.0 + _BAR / side(ax), 0.05, 0.1 / side(ax), 0.9))
-        bar = ax.figure.colorbar(image, cax=beside, label="distance")
+        bar = ax.figure.colorbar(image, cax=beside, label=found.title)
         bar.outline.set_visible(False)  # type: ignore[operator]
-        _add_legend(ax, groups, 1.0 if clusters is None else 1.02 + _TREE)
+        if groups:
+            _add_legend(ax, groups, 1.0 if clusters is None else 1.02 + _TREE)
+        figure: Any = ax.figure
+        if found.names is not None and hasattr(figure, "draw_without_rendering"):
+            figure.draw_without_rendering()  # a square between long names is laid out right the second time only
     return ax
 
 
@@ -192,10 +344,10 @@ def _positions(given: Any) -> tuple[np.ndarray, tuple[str, str]]:
     return (Layout(given).positions, _MDS) if given.shape[0] == given.shape[1] else (given, ("axis 1", "axis 2"))
 
 
-def _positions_of(samples: Any, basis: str | None, key: str) -> tuple[np.ndarray, tuple[str, str]]:
-    found = basis_of(samples, basis, ("X_umap",))
+def _positions_of(samples: Any, basis: str | None, key: str, obsp: str | None) -> tuple[np.ndarray, tuple[str, str]]:
+    found = basis_of(samples, basis, () if obsp is not None else ("X_umap",))
     if found is None:
-        return Layout(np.asarray(entry(samples, "obsp", f"{key}_distances"))).positions, _MDS
+        return Layout(distances_of(samples, key, obsp)[0]).positions, _MDS
     return np.asarray(entry(samples, "obsm", found))[:, :2], axis_names(found)
 
 

@@ -1,10 +1,13 @@
-"""Style of all figures: sizes, colours of classes and numbers, legends; and what figures read from an AnnData."""
+"""Style of all figures: sizes, colours of classes and numbers, panels, legends, files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -14,8 +17,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
-
-from ..metrics.base import GroundMetric
 
 # Okabe and Ito's palette for the colour-blind, without black and yellow, which vanish on a dark or a white page; then
 # six colours that are farthest from those before, seen with normal, green-blind and red-blind eyes.
@@ -39,6 +40,8 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # names may contain $
 }  # fmt: skip
 LEGEND_ROW = 0.14  # inches
+_IN_ROW = 3  # panels
+_FORMATS = (".pdf", ".png", ".svg")  # of files, by scanpy's rule; others are taken for a part of the name
 _LONGEST = 40  # letters of a name that are shown
 
 
@@ -60,6 +63,59 @@ def axes(ax: Axes | None, height: float = 0.0, *, legend_above: bool = True) -> 
             raise
         if legend_above:
             figure.set_figheight(figure.get_figheight() + LEGEND_ROW * max(0, _legend_rows(ax) - 3))
+
+
+def panels(n: int, height: float = 0.0) -> list[Axes]:
+    """Axes of `n` panels in rows of at most three, in a new figure; each is at least so many inches high."""
+    columns = min(n, _IN_ROW)
+    rows = -(-n // columns)
+    with mpl.rc_context(STYLE):
+        wide, high = plt.rcParams["figure.figsize"]
+        size = wide * columns, max(high, height) * rows
+        _, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    found = list(np.ravel(grid))
+    for spare in found[n:]:
+        spare.remove()
+    return found[:n]
+
+
+def draw_panels(draw: Callable[[Any, str], Any], colors: Sequence[str], ax: Any, height: float = 0.0) -> list[Any]:
+    """A panel for each colour, on the given axes or in a new figure, which an error does not leave behind."""
+    found: list[Any] = panels(len(colors), height) if ax is None else list(np.ravel(ax))
+    if len(found) != len(colors):
+        raise ValueError(f"ax has {len(found)} axes for {len(colors)} colours: give one each, or None for a new figure")
+    try:
+        return [draw(one, color) for one, color in zip(found, colors, strict=True)]
+    except BaseException:
+        if ax is None:
+            plt.close(found[0].figure)
+        raise
+
+
+def finish(drawn: Any, name: str, save: Save, show: bool | None) -> Any:
+    """Write the figure and show it, where that is asked for; the axes themselves.
+
+    As in scanpy, `save` is True or what is appended to the name of the plot, in the folder of figures (that of
+    scanpy's settings where scanpy is used, else "figures"). A path, or text that has a folder, is the file itself.
+    """
+    figure = (drawn[0] if isinstance(drawn, list) else drawn).figure
+    if save:
+        path = _figure_file(name, save)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with mpl.rc_context(STYLE):
+            figure.savefig(path)
+    if show:
+        plt.show()
+    return drawn
+
+
+def _figure_file(name: str, save: Save) -> Path:
+    if isinstance(save, os.PathLike) or (isinstance(save, str) and os.path.dirname(save)):
+        return Path(save)
+    tail = "" if isinstance(save, bool) else str(save)
+    scanpy = sys.modules.get("scanpy")
+    folder = Path("figures" if scanpy is None else scanpy.settings.figdir)
+    return folder / f"{name}{tail}{'' if Path(tail).suffix in _FORMATS else '.pdf'}"
 
 
 def _dress(ax: Axes) -> None:
@@ -121,6 +177,7 @@ def _legend_rows(ax: Axes) -> int:
 
 
 Palette = Mapping[Any, str] | Sequence[str] | None
+Save = bool | str | os.PathLike | None
 
 
 @dataclass(frozen=True)
@@ -252,83 +309,3 @@ def beside(ax: Axes, handles: list[Any]) -> None:
 def _text_width(text: str) -> float:
     """Points."""
     return TextPath((0, 0), text, size=_LETTERS).get_extents().width if text.strip() else 0.0
-
-
-def is_anndata(source: Any) -> bool:
-    """Whether it has the parts of AnnData; the package itself is not needed for a figure."""
-    return all(hasattr(source, part) for part in ("obs", "var", "obsm", "uns"))
-
-
-def metric_of(source: Any) -> GroundMetric:
-    """A ground metric, or that of a learner."""
-    metric = getattr(source, "metric_", source)
-    if not isinstance(metric, GroundMetric):
-        raise TypeError(f"expected a GroundMetric, a fitted learner or AnnData, not {type(source).__name__}")
-    return metric
-
-
-def entry(adata: Any, part: str, key: str) -> Any:
-    """`adata.<part>[key]`, or an error that says what there is."""
-    table = getattr(adata, part)
-    if key not in table:
-        raise ValueError(f"adata.{part} has no {key!r}: it has {sorted(map(str, table.keys()))}")
-    return table[key]
-
-
-def colouring(adata: Any, key: str | None, palette: Palette = None, first: int = 0) -> Classes | Numbers:
-    """A column of `obs`, as classes or numbers, or the values of a gene.
-
-    Classes have the colours that scanpy keeps in `uns["<key>_colors"]`, unless there is a palette.
-    """
-    if key is None:
-        raise ValueError(
-            f"color is missing: name a column of adata.obs, which has {list(adata.obs.columns)}, or a gene"
-        )
-    if key not in adata.obs and key in adata.var_names:
-        return Numbers(np.asarray(adata.obs_vector(key), dtype=float))
-    column = entry(adata, "obs", key)
-    if getattr(column, "cat", None) is not None:
-        values, codes = column.cat.categories.tolist(), column.cat.codes.to_numpy()
-    elif column.dtype.kind in "iuf":
-        return Numbers(column.astype(float).to_numpy())
-    else:
-        codes = np.full(len(column), -1)
-        known = ~column.isna().to_numpy()
-        found, codes[known] = np.unique(column.to_numpy()[known].astype(str), return_inverse=True)
-        values = found.tolist()
-    if palette is None and len(adata.uns.get(f"{key}_colors", ())) >= len(values):
-        palette = [str(colour) for colour in adata.uns[f"{key}_colors"]]
-    return name_classes(values, codes, palette, first)
-
-
-def labels(adata: Any, key: str | None, palette: Palette = None, first: int = 0) -> Classes:
-    """A column of `obs` as classes."""
-    found = colouring(adata, key, palette, first)
-    if isinstance(found, Numbers):
-        raise ValueError(f"adata.obs[{key!r}] holds numbers, but classes are needed: make it categorical")
-    return found
-
-
-def basis_of(adata: Any, basis: str | None, defaults: tuple[str, ...]) -> str | None:
-    """The key in `obsm` of a basis given as scanpy does ("umap" is "X_umap"), or the first default that is there."""
-    if basis is None:
-        return next((name for name in defaults if name in adata.obsm), None)
-    full = f"X_{basis}"
-    return full if basis not in adata.obsm and full in adata.obsm else basis
-
-
-def axis_names(basis: str) -> tuple[str, str]:
-    """Names of the two axes of a basis.
-
-    >>> axis_names("X_umap"), axis_names("X_pca")
-    (('UMAP 1', 'UMAP 2'), ('PCA 1', 'PCA 2'))
-    """
-    name = basis.removeprefix("X_")
-    name = {"tsne": "t-SNE", "groundmetric": "learned axis"}.get(name, name.upper() if len(name) <= 4 else name)
-    return f"{name} 1", f"{name} 2"
-
-
-def gene_names(adata: Any, gene_symbols: str | None) -> list[str]:
-    """Names of the genes: the index of `var`, or a column of it."""
-    names = adata.var_names if gene_symbols is None else entry(adata, "var", gene_symbols)
-    return [str(name) for name in names]

@@ -14,6 +14,7 @@ import pandas as pd
 
 from .._anndata.annotations import find_column
 from .._anndata.store import EnsembleResults
+from ..interpret.course import nothing_left
 from . import summary
 from .content import (  # fmt: skip
     Axis,
@@ -207,7 +208,9 @@ class _Page:
             left_out.append(f"Columns that cannot be coloured by, for their many values: {', '.join(unused)}.")
         left_out += [] if self.stable is None else self.stable["notes"]
         cautions = [
-            *summary.cautions_of(_without_results(run), run.label_key, run.sample_key, self.group_key),
+            *summary.cautions_of(
+                _without_results(run), run.label_key, run.sample_key, self.group_key, samples.distances
+            ),
             *_cautions_of_training(run),
         ]
         genes = gene_table(run, self.axes, self.stable, self.gene_types)
@@ -282,9 +285,10 @@ def _without_results(run: Run) -> pd.DataFrame:
 def _cautions_of_training(run: Run) -> list[Caution]:
     if run.results is not None:
         return [*summary.cautions_of_training(run.stored.params, True, 0), *summary.cautions_of_ensemble(run.results)]
-    epochs = len(run.entry["history"]["loss"])
+    history = run.entry["history"]
+    done = bool(run.entry["converged"]) or nothing_left(history)  # more epochs would learn nothing
     return summary.cautions_of_training(
-        run.stored.params, bool(run.entry["converged"]), epochs, bool(run.findings.get("interrupted"))
+        run.stored.params, done, len(history["loss"]), bool(run.findings.get("interrupted"))
     )
 
 

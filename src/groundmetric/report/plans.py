@@ -14,8 +14,9 @@ import pandas as pd
 
 from .._anndata.annotations import samples_of
 from ..distributions import Distributions
+from ..interpret import annotation_relevance
 from ..interpret.axes import canonical_axes
-from ..interpret.flows import annotation_relevance, partners
+from ..interpret.flows import partners
 from ..metrics.base import GroundMetric
 from ..tl.relevance import travel_of_cells
 from .run import Run, Steps, cached
@@ -169,6 +170,12 @@ def relevance(run: Run, cells: DrawnCells, steps: Steps) -> np.ndarray:
     return found
 
 
+def _patients(run: Run, names: list) -> np.ndarray | None:
+    """The patient of each sample, who is drawn whole."""
+    obs = run.samples.obs
+    return obs[run.group_key].loc[names].to_numpy() if run.group_key in obs else None
+
+
 def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> dict[str, list]:
     """By cell type, the share that its cells have in how much farther other labels are, with its interval."""
 
@@ -177,8 +184,9 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
         own = GroundMetric(np.eye(cells.D.shape[1]))
         kinds = kinds_of(run, type_key)[cells.places]
         found = annotation_relevance(
-            own, cells.D, cells.y, kinds, max_partners=PARTNERS, n_jobs=steps.n_jobs, n_draws=DRAWS
-        )
+            own, cells.D, cells.y, kinds, groups=_patients(run, cells.D.names), max_partners=PARTNERS,
+            n_jobs=steps.n_jobs, n_draws=DRAWS,
+        )  # fmt: skip
         low, high = found.interval
         return {
             "values": [str(value) for value in found.values], "share": found.share.tolist(), "low": low.tolist(),

@@ -29,7 +29,7 @@ from ..learning.options import read_parameters
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run
-FORMAT = 5  # of what is cached: with another number, and it is computed anew
+FORMAT = 6  # of what is cached: with another number, and it is computed anew
 MOST_STEPS = 5  # values of an ordered label up to which samples are compared by value
 Log = Callable[[str], None]
 

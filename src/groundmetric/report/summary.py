@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
-from scipy.stats import contingency
 
 from .._anndata.store import EnsembleResults
+from ..interpret import batch_effects
 from .content import Axis, Caution, Evaluation, SampleMap, Table
 from .samples import Predictions
 
 FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50
 SURE = 0.05  # p and q below which something counts as shown
-STRONG = 0.5  # Cramér's V from which a column counts as tied to the label
 PATIENTS = ("patient", "donor", "subject", "individual", "participant")
-_DRAWS = 1999
 
 
 QUESTIONS = {
@@ -240,8 +237,14 @@ def enumerated(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def cautions_of(obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None) -> list[Caution]:
-    """All that can be seen from a table with a row per sample and its column `n_cells`."""
+def cautions_of(
+    obs: pd.DataFrame,
+    label_key: str,
+    sample_key: str,
+    group_key: str | None,
+    distances: np.ndarray | None = None,
+) -> list[Caution]:
+    """All that can be seen from a table with a row per sample and its column `n_cells`, and distances of the rows."""
     labels = obs[label_key].dropna()
     counts = labels.astype(str).value_counts()
     found = []
@@ -273,58 +276,42 @@ def cautions_of(obs: pd.DataFrame, label_key: str, sample_key: str, group_key: s
                 "larger than they should be.",
             )
         )
-    return [*found, *_batches(obs.loc[labels.index], label_key, sample_key), *_patients(obs, sample_key, group_key)]
+    known = obs[label_key].notna().to_numpy()
+    among = None if distances is None else distances[np.ix_(known, known)]
+    batches = _batches(obs[known], label_key, sample_key, group_key, among)
+    return [*found, *batches, *_patients(obs, sample_key, group_key)]
 
 
-def _batches(obs: pd.DataFrame, label_key: str, sample_key: str) -> list[Caution]:
+def _batches(
+    obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None, distances: np.ndarray | None
+) -> list[Caution]:
+    """Columns that show in the distances or go with the label; `distances` are those of the rows of `obs`."""
+    patients = [name for name in obs.columns if str(name).lower().removesuffix("_id") in PATIENTS]
+    candidates = obs.drop(columns=[label_key, sample_key, "n_cells"], errors="ignore")
+    labels, groups = obs[label_key].astype(str), obs.get(group_key)
+    tested = batch_effects(distances, labels, candidates, groups=groups)
     found = []
-    for name in obs.columns:
-        if name in (label_key, sample_key, "n_cells") or str(name).lower() in PATIENTS:
-            continue
-        values = obs[name].dropna()
-        if not 2 <= values.nunique() < len(obs) / 2:
-            continue
-        strength, p = association(values.astype(str), obs.loc[values.index, label_key].astype(str))
-        if strength >= STRONG and p < SURE:
-            found.append(
-                Caution(
-                    "Suspected batch effect",
-                    f"{name} goes with {label_key} (Cramér's V {strength:.2f}, p = {p:.2g}). If {name} is technical, a "
-                    "batch, what was learned may be the batch: compare within it, or correct for it and learn again.",
-                )
+    for k, name in enumerate(tested.covariates):
+        shown, tied = tested.in_distances(SURE)[k], tested.with_labels(SURE)[k]
+        if name in patients:  # a patient has the same label in most studies: that is no batch effect
+            shown, tied = shown and obs.groupby(name, observed=True)[label_key].nunique().max() > 1, False
+        texts = []
+        if shown:
+            texts.append(
+                f"{name} shows in the distances: of {tested.neighbors[k]:.0%} of the samples the nearest has the same "
+                f"{name} (by chance {tested.neighbors_expected[k]:.0%}; p = {tested.p[k]:.2g}), and it explains "
+                f"{tested.r2[k]:.0%} of the squared distances (by chance {tested.r2_expected[k]:.0%}), {label_key} "
+                f"{tested.label_r2[k]:.0%}."
             )
+        if tied:
+            texts.append(
+                f"{name} goes with {label_key} (Cramér's V {tested.association[k]:.2f}, p = "
+                f"{tested.association_p[k]:.2g}): what was learned may be {name}."
+            )
+        if texts:
+            remedy = f"If {name} is technical, learn again with --batch {name}, which compares samples within it."
+            found.append(Caution("Suspected batch effect", " ".join([*texts, remedy])))
     return found
-
-
-def association(one: pd.Series, other: pd.Series) -> tuple[float, float]:
-    """Cramér's V of two columns of classes, and a p-value: Fisher's for two by two, else by permutation.
-
-    >>> association(pd.Series(list("aabb" * 3)), pd.Series(list("xxyy" * 3)))[0]
-    1.0
-    """
-    table = pd.crosstab(one.to_numpy(), other.to_numpy()).to_numpy()
-    if min(table.shape) < 2:
-        return 0.0, 1.0
-    strength = round(float(contingency.association(table, method="cramer")), 12)
-    if table.shape == (2, 2):
-        return strength, float(stats.fisher_exact(table).pvalue)
-    return strength, _chance_of_table(table, pd.factorize(one, sort=True)[0], pd.factorize(other, sort=True)[0])
-
-
-def _chance_of_table(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
-    """Share of permutations whose table is at least as far from independence.
-
-    Permutations keep the sums of rows and columns, so that chi-squared grows with the sum of n_ij^2 / e_ij, where e_ij
-    are the counts expected; that is quick, which 1,999 calls of SciPy are not.
-    """
-    expected = contingency.expected_freq(table)
-    found = (table**2 / expected).sum() * (1 - 1e-9)  # ties count, whatever the rounding
-    random, hits = np.random.default_rng(0), 0
-    for _ in range(_DRAWS):
-        drawn = np.zeros(table.shape)
-        np.add.at(drawn, (rows, random.permutation(columns)), 1)
-        hits += bool((drawn**2 / expected).sum() >= found)
-    return (1 + hits) / (1 + _DRAWS)
 
 
 def _patients(obs: pd.DataFrame, sample_key: str, group_key: str | None) -> list[Caution]:

@@ -29,6 +29,7 @@ from matplotlib.transforms import Affine2D
 from .. import pl
 from .._internal.files import write_whole
 from .._internal.tables import visible
+from ..interpret.course import epochs_in_words
 from ..pl.style import COLOURS, INK, MARKERS, STYLE, short
 from .collect import collect
 from .content import CellMap, Column, Content, Evaluation, Part, SampleMap, as_data
@@ -218,7 +219,8 @@ def page(content: Content) -> str:
     environment.filters["number"] = format
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     text = environment.get_template("page.html.j2").render(
-        content=content, figures=figures, inline=inline, asset=_asset, sample_table=sample_table(content.samples),
+        content=content, figures=figures, inline=inline, epochs_in_words=epochs_in_words, asset=_asset,
+        sample_table=sample_table(content.samples),
         score_texts=_score_texts(content.evaluation), data=_shown(_data(content)),
         shapes=[_outline(m) for m in MARKERS], short_table=SHORT,
     )  # fmt: skip

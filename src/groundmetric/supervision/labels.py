@@ -302,8 +302,8 @@ def _ordered_values(y: Any, roll: Roll, name: str) -> tuple[np.ndarray, np.ndarr
 def _numbers(labels: np.ndarray, name: str) -> np.ndarray:
     if labels.dtype.kind in "US" or any(isinstance(label, str) for label in labels[:1]):
         raise ValueError(
-            f"{name} holds text (e.g. {labels[0]!r}), whose order is not known: give numbers, or ordered categories, "
-            "e.g. pandas.Categorical(y, categories=[…], ordered=True)"
+            f"{name} holds text (e.g. {str(labels[0])!r}), whose order is not known: give numbers, or ordered "
+            "categories, e.g. pandas.Categorical(y, categories=[…], ordered=True)"
         )
     values = np.array(real_array(labels, name), dtype=np.float64)
     if np.isinf(values).any():

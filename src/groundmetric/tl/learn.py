@@ -13,26 +13,28 @@ import numpy as np
 import pandas as pd
 
 from .._anndata.annotations import (  # fmt: skip
+    Chosen,
     Samples,
     Selection,
     check_draw,
-    constant_columns,
+    check_labels_of,
+    check_parts_of,
     draw,
-    find_column,
     groups_of,
     labels_of,
-    moments,
+    per_sample,
     resolve,
     samples_of,
-    warn_of_counts,
+    with_category_order,
 )
+from .._anndata.scale import moments, warn_of_counts
 from .._anndata.source import Source, listed, project, read
-from .._anndata.store import EnsembleResults, Stored
-from .._internal.executor import InterruptedWarning
+from .._anndata.store import EnsembleResults, Predictor, Stored, pack_predictor
+from .._internal.executor import InterruptedWarning, write_line
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
-from ..estimators import GroundMetricEnsemble, GroundMetricLearner
-from ..learning import Distances, Mapped, Ordered
+from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
+from ..learning import Distances, Mapped
 from ..supervision.labels import read_labels, resolve_target
 
 LEARNERS = ("ensemble", "single")
@@ -66,13 +68,32 @@ class Values:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A learner after `fit`, with the columns that it learned from and their means."""
+    """A learner after `fit`, with what it learned from.
+
+    Attributes
+    ----------
+    learner : GroundMetricEnsemble or GroundMetricLearner
+        The learner.
+    chosen : Chosen
+        Columns of the features that it learned from.
+    means : array of shape (n_selected,)
+        Their means.
+    scale : dict
+        Whether the values look like raw counts ("raw_counts"), and the share of those below 0 ("share_negative").
+    predictor, results : or None
+        Of an ensemble: what predicts labels of new samples, and what is known of the training samples.
+    """
 
     learner: Learner
-    columns: np.ndarray
+    chosen: Chosen
     means: np.ndarray
-    raw_counts: bool  # whether the values look like raw counts
-    results: EnsembleResults | None  # of an ensemble
+    scale: dict[str, Any]
+    predictor: Predictor | None
+    results: EnsembleResults | None
+
+    @property
+    def columns(self) -> np.ndarray:
+        return self.chosen.places
 
 
 def fit(
@@ -107,7 +128,10 @@ def fit(
     """
     known_samples = np.isin(samples.names, labels.index)
     training = known_samples[samples.codes[rows]]
-    columns = selection.places(values.matrix, rows[training], values.names)
+    chosen = selection.choose(values.matrix, rows[training], values.names)
+    columns = chosen.places
+    if learner.verbose:
+        write_line(f"learning from {chosen.text}")
     points = read(values.matrix, rows, columns)
     known = points if training.all() else points[training]
     found = moments(known, np.arange(known.shape[0]))
@@ -124,34 +148,43 @@ def fit(
         return _redrawn(D, values.matrix, again[known_samples[samples.codes[again]]], columns, samples)
 
     known_labels = labels.loc[D.names]
-    results = None
+    batches = None if strata is None else strata.loc[D.names].to_numpy()
+    predictor = results = None
     if isinstance(learner, GroundMetricEnsemble):
-        results = _fit_ensemble(learner, D, known_labels, None if groups is None else groups.loc[D.names].tolist())
+        units = None if groups is None else groups.loc[D.names].tolist()
+        predictor, results = _fit_ensemble(learner, D, known_labels, units, batches)
+        learner = predictor.ensemble_
     else:
         learner.fit(
             D,
             known_labels if isinstance(known_labels.dtype, pd.CategoricalDtype) else known_labels.to_numpy(),
-            strata=None if strata is None else strata.loc[D.names].to_numpy(),
+            strata=batches,
             fresh=None if redraw is None else fresh,
         )
-    return Fitted(learner, columns, found.mean, raw, results), _as_read(D) if points is None else points
+    scale = {"raw_counts": raw, "share_negative": found.negative}
+    return (
+        Fitted(learner, chosen, found.mean, scale, predictor, results),
+        _as_read(D) if points is None else points,
+    )
 
 
 def _fit_ensemble(
-    learner: GroundMetricEnsemble, D: Distributions, labels: pd.Series, groups: list | None
-) -> EnsembleResults:
+    learner: GroundMetricEnsemble, D: Distributions, labels: pd.Series, groups: list | None, strata: np.ndarray | None
+) -> tuple[Predictor, EnsembleResults]:
+    """Fit a predictor on the ensemble, and so the ensemble: what is scored is what predicts new samples."""
     names, numbers = np.asarray(labels.astype(str) if isinstance(labels.dtype, pd.CategoricalDtype) else labels), None
     if learner.target == "ordered":
         target: Any = read_labels(labels, "ordered", D.roll, D, by_row=False)[0].target
         numbers = target.values
+    predictor = (TransportClassifier if numbers is None else TransportRegressor)(learner)
     with warnings.catch_warnings():
         # A learner that is interrupted keeps what it has and warns; of an ensemble, that would be one member of many.
         warnings.simplefilter("error", InterruptedWarning)
         try:
-            learner.fit(D, names if numbers is None else numbers, groups=groups)
+            predictor.fit(D, names if numbers is None else numbers, groups=groups, strata=strata)
         except InterruptedWarning:
             raise KeyboardInterrupt("before all members of the ensemble had learned") from None
-    return EnsembleResults.of(learner, D.names, names, numbers)
+    return predictor, EnsembleResults.of(predictor.ensemble_, D.names, names, numbers)
 
 
 def _as_read(D: Distributions) -> Any:
@@ -166,25 +199,6 @@ def _redrawn(D: Distributions, matrix: Any, rows: np.ndarray, columns: np.ndarra
     names = samples.names[samples.codes[rows]]
     order = np.argsort(pd.Index(D.names).get_indexer(names), kind="stable")
     return Distributions(read(matrix, rows, columns)[order], names[order], features=D.features)
-
-
-def per_sample(obs: pd.DataFrame, key: str, argument: str, samples: Samples) -> pd.Series:
-    """A column that says the same of all cells of a sample, by the names of the samples."""
-    column = find_column(obs, key, argument)
-    if key not in constant_columns(obs[[key]], samples):
-        raise ParameterError(argument, key, ", which differs within a sample: expected one value per sample")
-    return pd.Series(column.iloc[samples.first].astype(object).to_numpy(), index=samples.names)
-
-
-def with_category_order(labels: pd.Series, column: pd.Series, target: Any) -> pd.Series:
-    """The labels with the order of the column's categories, where the target needs one."""
-    if (
-        not isinstance(resolve_target(target), Ordered)
-        or labels.dtype.kind in "biuf"
-        or not getattr(column.dtype, "ordered", False)
-    ):
-        return labels
-    return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
 
 
 def make_learner(
@@ -232,7 +246,7 @@ def choose_learner(learner: str | None, parameters: dict[str, Any], needs: dict[
     chosen = learner or ("single" if single else "ensemble")
     if chosen == "ensemble" and single:
         name, value = next(iter(single.items()))
-        raise ParameterError(name, value, ", which needs a single learner: leave it out, or give learner='single'")
+        raise ParameterError(name, value, ", which needs a single learner: leave it out", {"learner": "single"})
     if chosen == "single" and ensemble:
         name, value = next(iter(ensemble.items()))
         why = "learner='single'" if learner else next(iter(single))
@@ -250,7 +264,8 @@ def learn(
     batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
-    genes: str | Sequence | None = None,
+    genes: str | int | Sequence | None = None,
+    order: Sequence | None = None,
     n_cells: int | None = 1000,
     resample: bool = False,
     key_added: str = "groundmetric",
@@ -280,22 +295,29 @@ def learn(
         categories.
     learner : {"ensemble", "single"} or None, default=None
         What learns. None: an ensemble, or a single learner where something is given that only that one has: a
-        parameter such as n_components, margin, penalty, strength or checkpoint, a target that is an object,
-        `batch_key`, or `resample`. An ensemble needs two samples (or groups) of each label.
+        parameter such as n_components, margin, penalty, strength or checkpoint, a target that is an object, or
+        `resample`. An ensemble needs two samples (or groups) of each label.
     group_key : str or None, default=None
         Column of `obs` with the patient or donor of the cell's sample, where they have several samples: never divided
         between what a member of the ensemble learns from and what it is judged on, nor by a report.
     batch_key : str or None, default=None
-        Column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn: samples
-        should be nearer to those of their label in other batches than to those of other labels in their own.
+        Column of `obs` with the batch, site or donor of the cell's sample, which the metric should not learn. An
+        ensemble compares labels within batches. A single learner asks that samples be nearer to those of their label in
+        other batches than to those of other labels in their own.
     layer : str or None, default=None
         Layer to learn from; None: X.
     use_rep : str or None, default=None
         Entry of `obsm` to learn from (e.g. "X_pca"); None: genes.
-    genes : str, sequence or None, default=None
+    genes : str, int, sequence or None, default=None
         Genes to learn from. "variance": those whose variance is above the average, in the cells that are learned from
-        (the paper's rule); "highly_variable" or another column of `var` that marks them; "all"; a list of names; or a
-        mask. None: those marked by `pp.select_genes`, otherwise "variance".
+        (the paper's rule); a number: so many of the most variable there; "highly_variable" or another column of `var`
+        that marks them; "all"; a list of names; or a mask. None: those marked by `pp.select_genes`; otherwise
+        "variance" where values are counts of genes or their logarithms (more than 100 features, none below 0, at least
+        5% zeros), and "all" of anything else, because the variance of a marker or a measurement depends on its unit.
+        ``uns["groundmetric"]["features"]`` says which.
+    order : sequence or None, default=None
+        Labels from low to high, where they are text: ``["mild", "moderate", "severe"]``. It means
+        ``target="ordered"``.
     n_cells : int or None, default=1000
         Cells drawn from each sample; samples with fewer give all of theirs. None: all cells.
     resample : bool, default=False
@@ -330,9 +352,14 @@ def learn(
     - ``obs["groundmetric_sampled"]``: whether each cell was drawn
     - ``uns["groundmetric"]``: parameters (with "learner"), labels, version, and the metric itself; `get.metric`
       rebuilds it. Of a single learner also the history of its epochs
+    - ``uns["groundmetric"]["features"]``: the rule by which genes were selected, how many, of how many, and in words
+    - ``uns["groundmetric"]["n_cells"]`` (of a file): number of cells of each sample, those that were not drawn included
+    - ``uns["groundmetric"]["predictor"]`` (ensemble): the fitted `TransportClassifier` (of ordered labels
+      `TransportRegressor`) that `tl.transfer` predicts with, which is what "scores" are of
     - ``uns["groundmetric"]["ensemble"]`` (ensemble): for the training samples, in the order of "samples", "held_out"
       (probability of each of "classes", or numbers), "predicted", and distances "out_of_bag"; "scores" of these
-      predictions; "weights" of the kinds of members in the metric; `tl.samples` shows them by sample
+      predictions, and by what they were made ("scored"); "weights" of the kinds of members in the metric; `tl.samples`
+      shows them by sample
 
     Examples
     --------
@@ -349,8 +376,9 @@ def learn(
     True
     """
     check_draw(n_cells, random_state)
-    needs = {"batch_key": batch_key, "resample": resample or None}
-    learns = make_learner(parameters, random_state, learner, needs)
+    if order is not None and parameters.setdefault("target", "ordered") == "classes":
+        raise ParameterError("order", list(order), ", but target is 'classes': leave one of them out")
+    learns = make_learner(parameters, random_state, learner, {"resample": resample or None})
     if resample and n_cells is None:
         raise ParameterError(
             "n_cells", None, ": resample has no other cells to draw where all are drawn; give a number"
@@ -358,18 +386,19 @@ def learn(
     with Source(adata) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
-        _check_labels(labels, samples.names, label_key)
-        labels = with_category_order(labels, source.obs[label_key], learns.target)
+        check_labels_of(labels, samples.names, label_key, learns.target)
+        labels = with_category_order(labels, source.obs[label_key], learns.target, order)
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
         groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         if isinstance(learns, GroundMetricEnsemble):
-            _check_parts(labels, groups, label_key, learns.target)
+            check_parts_of(labels, groups, label_key, learns.target)
         values, selection = Values.of(source, layer, use_rep), _selection(source, layer, use_rep, genes)
         rows = draw(samples, n_cells, random_state)
         redraw = partial(draw, samples, n_cells, random_state) if resample else None
         fitted, points = fit(
             values, selection, rows, samples, labels, learns, strata=strata, groups=groups, redraw=redraw
         )
+        learns = fitted.learner
         if source.on_disk:
             target = _read_part(source, rows, points, fitted, use_rep)
             z, drawn = learns.metric_.project(points), np.ones(rows.size, bool)
@@ -378,44 +407,20 @@ def learn(
             z, drawn = project(values.matrix, everyone, fitted.columns, learns.components_), np.isin(everyone, rows)
     params = {
         "sample_key": sample_key, "label_key": label_key, "group_key": group_key, "batch_key": batch_key,
-        "layer": layer, "use_rep": use_rep, "genes": selection.rule, "n_cells": n_cells, "resample": resample or None,
-        "random_state": random_state, "raw_counts": fitted.raw_counts,
+        "order": None if order is None else [str(name) for name in order],
+        "layer": layer, "use_rep": use_rep, "genes": fitted.chosen.rule, "n_cells": n_cells,
+        "resample": resample or None, "random_state": random_state, **fitted.scale,
         "learner": "single" if fitted.results is None else "ensemble",
     }  # fmt: skip
     _write(target, key_added, z, drawn, fitted, use_rep is None)
     stored = Stored(key_added, learns.metric_, fitted.means, params, labels)
-    target.uns[key_added] = stored.entry(learns, fitted.results)
+    entry = stored.entry(learns, fitted.results) | {"features": fitted.chosen.entry()}
+    if fitted.predictor is not None:
+        entry["predictor"] = pack_predictor(fitted.predictor)
+    if source.on_disk:  # the cells that were not drawn are not in the target
+        entry["n_cells"] = {"samples": samples.names.astype(object), "n_cells": samples.sizes}
+    target.uns[key_added] = entry
     return target if target is not adata else None
-
-
-def _check_parts(labels: pd.Series, groups: pd.Series | None, label_key: str, target: str) -> None:
-    """Raise where a label has a single sample (or group), which cannot be both learned from and left out."""
-    if target != "classes":
-        return
-    owners = labels.index.to_series() if groups is None else groups.loc[labels.index]
-    counts = owners.groupby(labels.to_numpy()).nunique()
-    if counts.min() < 2:
-        what = "sample" if groups is None else "group"
-        raise ValueError(
-            f"label {str(counts.idxmin())!r} of obs[{label_key!r}] has a single {what}: an ensemble needs two, one to "
-            "learn from and one that is left out; drop the label, or give learner='single'"
-        )
-
-
-def _check_labels(labels: pd.Series, names: np.ndarray, label_key: str) -> None:
-    if labels.empty:
-        raise ValueError(f"obs[{label_key!r}] is missing for all cells: at least two labels are needed")
-    missing = names[~np.isin(names, labels.index)]
-    if missing.size:
-        warnings.warn(
-            f"{missing.size} of {names.size} samples have no label in obs[{label_key!r}] (e.g. {missing[0]!r}): "
-            "nothing is learned from them, but they are projected too",
-            UserWarning,
-            stacklevel=3,
-        )
-    classes = labels.unique()
-    if classes.size < 2:
-        raise ValueError(f"all samples have the label {classes[0]!r} in obs[{label_key!r}]: at least two are needed")
 
 
 def _selection(source: Source, layer: str | None, use_rep: str | None, genes: Any) -> Selection:

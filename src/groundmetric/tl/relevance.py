@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from .._anndata.annotations import Samples, Selection, draw, labels_of, reselect, samples_of
+from .._anndata.annotations import (  # fmt: skip
+    Samples,
+    Selection,
+    draw,
+    labels_of,
+    per_sample,
+    reselect,
+    samples_of,
+    with_category_order,
+)
 from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry
 from .._internal.executor import Threads
@@ -23,7 +32,7 @@ from ..learning.options import read_parameters
 from ..metrics.cost import euclidean
 from ..supervision.splits import folds
 from ..transport import solve
-from .learn import Learner, Values, fit, make_learner, per_sample, with_category_order
+from .learn import Learner, Values, fit, make_learner
 
 
 def held_out_accuracy(
@@ -48,7 +57,8 @@ def held_out_accuracy(
         params = stored.params
         samples = samples_of(source.obs, params["sample_key"])
         labels = labels_of(source.obs, params["label_key"], samples, params["sample_key"])
-        labels = with_category_order(labels, source.obs[params["label_key"]], entry["learner"].get("target"))
+        column, target = source.obs[params["label_key"]], entry["learner"].get("target")
+        labels = with_category_order(labels, column, target, params.get("order"))
         groups = None if group_key is None else per_sample(source.obs, group_key, "group_key", samples)
         batch_key = params.get("batch_key")
         strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
@@ -101,9 +111,10 @@ def _classify(
     fitted, points = fit(
         values, selection, seen, samples, labels, learner, strata=strata, groups=groups, warn=False, redraw=redraw
     )
+    metric = fitted.learner.metric_
     search = NearestNeighbors(n_neighbors=min(n_neighbors, seen.size), n_jobs=learner.n_jobs)
-    search.fit(learner.metric_.project(points))
-    distances, places = search.kneighbors(project(values.matrix, tested, fitted.columns, learner.components_))
+    search.fit(metric.project(points))
+    distances, places = search.kneighbors(project(values.matrix, tested, fitted.columns, metric.components))
     classes, codes = np.unique(labels.loc[samples.names[samples.codes[seen]]].to_numpy(), return_inverse=True)
     return classes[class_shares(distances, codes[places], classes.size, "distance").argmax(axis=1)]
 

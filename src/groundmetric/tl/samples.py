@@ -63,9 +63,11 @@ def samples(
     Entries of the result, with "groundmetric" standing for `key`:
 
     - ``X``: mean of each selected gene over the drawn cells (where `adata` has the values; not with `use_rep`)
-    - ``obs``: columns that are the same for all cells of a sample, and "n_cells"
+    - ``obs``: columns that are the same for all cells of a sample, and "n_cells", the number of its cells, whether they
+      were drawn or not
     - ``obsm["X_groundmetric_distances"]``: distances to all samples
-    - ``obsm["cell_types"]``: number of cells of each type (where `adata` has cell types)
+    - ``obsm["cell_types"]``: number of cells of each type among those in `adata` (where it has cell types), which of a
+      file that was learned from are the drawn ones
     - ``obsp["groundmetric_distances"]``: the same distances, as a pairwise entry
     - ``obsp["groundmetric_out_of_bag"]`` (ensemble): the same, but between two training samples by those members that
       were not learned from both, times a factor that gives them the same mean. Samples that were learned from look
@@ -93,7 +95,7 @@ def samples(
         who = samples_of(source.obs, sample_key or stored.params["sample_key"])
         distances = pairwise_distances(drawn_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
         obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), who)
-        obs["n_cells"] = who.sizes
+        obs["n_cells"] = _counts(entry, who, sample_key in (None, stored.params["sample_key"]))
         X, var = _means(source, who, stored)
         types = count_cell_types(source.obs, who, cell_type_key)
     result = ad.AnnData(X, obs=obs, var=var)
@@ -250,6 +252,15 @@ def trajectory(
     key_added = key_added or f"{key}_pseudotime"
     samples.obs[key_added] = pseudotime(distances, start, min(n_neighbors, len(distances) - 1))
     samples.uns[key_added] = {"root": str(samples.obs_names[start])}
+
+
+def _counts(entry: Any, who: Samples, as_learned: bool) -> np.ndarray:
+    """Cells of each sample; where only the drawn ones are here, as many as there were in the file."""
+    counts = pd.Series(who.sizes, who.names)
+    if as_learned and "n_cells" in entry:
+        known = pd.Series(np.asarray(entry["n_cells"]["n_cells"]), [str(n) for n in entry["n_cells"]["samples"]])
+        counts.update(known)
+    return counts.to_numpy()
 
 
 def _means(source: Source, who: Samples, stored: Stored) -> tuple[np.ndarray | None, pd.DataFrame | None]:

@@ -9,14 +9,23 @@ from typing import Any
 import anndata as ad
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
-from .._anndata.annotations import check_draw, constant_columns, draw, looks_raw, samples_of, warn_of_counts
-from .._anndata.source import Source, pieces, project
-from .._anndata.store import Stored, Trained, by_sample, trained_from
+from .._anndata.annotations import check_draw, constant_columns, draw, samples_of
+from .._anndata.scale import Moments, moments, other_scale, warn_of_counts
+from .._anndata.source import Source, project, read
+from .._anndata.store import Stored, Trained, by_sample, in_order, trained_from
 from .._internal.validation import ParameterError
 from ..distances import pairwise_distances
+from ..distributions import Distributions
+from ..estimators import TransportClassifier, UnfamiliarWarning
 from ..evaluation.scores import vote
 from .samples import as_keys
+
+# Training samples that vote where there is no predictor and no number is given.
+N_NEIGHBORS = 5
+# Cells that tell the scale of new values, at most.
+_FEW_CELLS = 2000
 
 
 def transfer(
@@ -26,24 +35,30 @@ def transfer(
     sample_key: str | None = None,
     layer: str | None = None,
     max_missing: float = 0.2,
-    n_neighbors: int = 5,
+    n_neighbors: int | None = None,
     n_cells: int | None = 1000,
     random_state: int = 0,
+    force: bool = False,
     key: str = "groundmetric",
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> ad.AnnData:
-    """Project new samples with a learned metric, and predict their labels by the nearest training samples.
+    """Project new samples with a learned metric, and predict their labels.
+
+    Labels are predicted by what an ensemble was scored by, its `TransportClassifier` (of ordered labels, numbers by its
+    `TransportRegressor`), which `trained` holds. After a single learner, the nearest training samples vote.
 
     Nothing is learned from `adata`: genes, scales and metric are those of the training samples. A sample that has the
-    name of a training sample is compared, but its label is not predicted, because the metric was learned from it.
+    name of a training sample is compared, but its label is not predicted, because the metric was learned from it. For a
+    sample that is farther from all training samples than 1.5 times the farthest among these, a warning says that what
+    is predicted is a guess.
 
     Genes are matched by name; their order and additional genes make no difference. A missing gene is given its mean in
     training, in every cell; if more than a share of `max_missing` are missing, that is an error. With a bare metric the
     mean is not known: a missing gene is left out, which changes no distance between the new cells.
 
-    Whatever has learned the metric, the nearest training samples vote. An ensemble was scored by kernel models on the
-    distances of its members, which need the values of the training cells: `TransportClassifier` has these.
+    Values on another scale than those of training are an error: raw counts for their logarithms, standardised values,
+    or values that are several times as large. Differences between patients are not.
 
     Parameters
     ----------
@@ -58,12 +73,15 @@ def transfer(
         Layer of `adata` with the values, or "X"; None: that of `tl.learn`.
     max_missing : float, default=0.2
         Share of the metric's genes that may be missing in `adata`, from 0 to 1.
-    n_neighbors : int, default=5
+    n_neighbors : int or None, default=None
         Training samples that vote on a label, each with weight one over its distance; at most as many as there are.
+        None: no votes where `trained` holds a predictor, otherwise 5.
     n_cells : int or None, default=1000
         Cells drawn from each sample for the distances; None: all. All cells are projected.
     random_state : int, default=0
         Seed of the draw.
+    force : bool, default=False
+        Whether to go on, with a warning, where values are on another scale than those of training.
     key : str, default="groundmetric"
         The `key_added` of `tl.learn`.
     n_jobs : int or None, default=None
@@ -81,10 +99,18 @@ def transfer(
     Entries of the result, with "groundmetric" standing for `key`; with a bare metric, only the first:
 
     - ``obs``: columns that are the same for all cells of a sample, and "n_cells"
-    - ``obs["groundmetric_predicted"]``, ``obs["groundmetric_probability"]``: predicted label and its probability
-    - ``obsm["groundmetric_probabilities"]``: probability of each label
+    - ``obs["groundmetric_predicted"]``: predicted label; of ordered labels the number, or the category whose place is
+      nearest to it
+    - ``obs["groundmetric_probability"]``, ``obsm["groundmetric_probabilities"]``: probability of the predicted label,
+      and of each label (not of ordered labels that a predictor predicts)
+    - ``obs["groundmetric_number"]``: predicted number (of ordered labels that a predictor predicts)
+    - ``obs["groundmetric_typicality"]`` (predictor): how usual it is, among training samples, to be as far from the
+      nearest other one; see `TransportClassifier.typicality`
+    - ``obs["groundmetric_far"]`` (predictor): whether a sample is so far from all training samples that what is
+      predicted for it is a guess
     - ``obsm["X_groundmetric_distances"]``: distances to the training samples
-    - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances
+    - ``uns["groundmetric"]``: names and labels of the training samples, in the order of the distances; and
+      "predicted_by", what predicted the labels
 
     Results in `adata`:
 
@@ -112,7 +138,7 @@ def transfer(
     with Source(adata) as source:
         projected = project_samples(
             source, known, sample_key=sample_key, layer=layer, max_missing=max_missing, n_neighbors=n_neighbors,
-            n_cells=n_cells, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
+            n_cells=n_cells, random_state=random_state, force=force, n_jobs=n_jobs, verbose=verbose,
         )  # fmt: skip
     adata.obsm[f"X_{key}"] = projected.z
     for name, column in projected.obs.items():
@@ -139,9 +165,10 @@ def project_samples(
     sample_key: str | None,
     layer: str | None,
     max_missing: float,
-    n_neighbors: int,
+    n_neighbors: int | None,
     n_cells: int | None,
     random_state: int,
+    force: bool,
     n_jobs: int | None,
     verbose: int,
 ) -> ProjectedSamples:
@@ -156,37 +183,93 @@ def project_samples(
         raise ParameterError("sample_key", None, ", and a bare metric does not know the column of samples: name it")
     who = samples_of(source.obs, sample_key)
     rows = draw(who, n_cells, random_state)
-    z = _project(source, stored, layer, max_missing)
+    values = NewValues.of(source, stored, layer, max_missing)
+    _check_scale(values, stored, rows, layer, force)
+    z = values.project(stored.metric.components)
     drawn = np.isin(np.arange(who.codes.size), rows)
     cells = by_sample(z, who, drawn)
     result = ad.AnnData(obs=constant_columns(source.obs, who).assign(n_cells=who.sizes))
     obs: dict[str, Any] = {f"{key}_sampled": drawn}
     if known.cells is not None:
         distances = pairwise_distances(cells, known.cells, n_jobs=n_jobs, verbose=verbose)
-        _predict(result, known, distances, n_neighbors)
+        seen = _seen(result, known.cells.names)
+        if known.predictor is None or n_neighbors is not None:
+            by = _vote(result, known, distances, N_NEIGHBORS if n_neighbors is None else n_neighbors, seen)
+        else:
+            D = Distributions(values.read(rows), who.names[who.codes[rows]], features=stored.features)
+            by = _predict(result, known, in_order(D, who.names), seen)
+        labels = stored.labels.loc[known.cells.names].to_numpy()
+        result.obsm[f"X_{key}_distances"] = distances
+        result.uns[key] = {"training_samples": np.array(known.cells.names, dtype=object), "training_labels": labels,
+                           "predicted_by": by}  # fmt: skip
         obs[f"{key}_predicted"] = result.obs[f"{key}_predicted"].array[who.codes]
     return ProjectedSamples(
         z, obs, result, replace(stored, params={**stored.params, "sample_key": sample_key, "layer": layer})
     )
 
 
-def _project(source: Source, stored: Stored, layer: str | None, max_missing: float) -> np.ndarray:
-    """All cells in the learned space."""
-    everyone = np.arange(source.obs.shape[0])
-    use_rep = stored.params.get("use_rep")
-    components = stored.metric.components
-    if use_rep is not None:
+@dataclass(frozen=True)
+class NewValues:
+    """Values of new cells, with the features of the metric found by their names.
+
+    Attributes
+    ----------
+    matrix : of all cells, in memory or in a file
+    columns : array, ascending
+        Columns that are features of the metric.
+    here : array
+        Which features of the metric these are.
+    missing : array of bool of shape (n_features,)
+        Features of the metric that the matrix lacks.
+    means : array of shape (n_features,)
+        Means in training, which stand in for them.
+    is_expression : bool
+        Whether columns are genes, not dimensions of a representation.
+    """
+
+    matrix: Any
+    columns: np.ndarray
+    here: np.ndarray
+    missing: np.ndarray
+    means: np.ndarray
+    is_expression: bool
+
+    @classmethod
+    def of(cls, source: Source, stored: Stored, layer: str | None, max_missing: float) -> NewValues:
+        use_rep, n_features = stored.params.get("use_rep"), len(stored.features)
+        if use_rep is None:
+            matrix = source.matrix(layer)
+            places, missing = align(source.genes, stored, max_missing)
+            here = np.flatnonzero(~missing)[np.argsort(places[~missing])]
+            return cls(matrix, places[here], here, missing, stored.means, True)
         matrix = source.representation(use_rep)
-        if matrix.shape[1] != components.shape[1]:
+        if matrix.shape[1] != n_features:
             raise ValueError(
-                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, the metric was learned on {components.shape[1]}"
+                f"obsm[{use_rep!r}] has {matrix.shape[1]} dimensions, the metric was learned on {n_features}"
             )
-        return project(matrix, everyone, None, components)
-    matrix = source.matrix(layer)
-    _check_scale(matrix, stored, layer)
-    places, missing = align(source.genes, stored, max_missing)
-    here = np.flatnonzero(~missing)[np.argsort(places[~missing])]  # genes of the metric, in the order of the matrix
-    return project(matrix, everyone, places[here], components[:, here]) + components[:, missing] @ stored.means[missing]
+        every = np.arange(n_features)
+        return cls(matrix, every, every, np.zeros(n_features, bool), stored.means, False)
+
+    def project(self, components: np.ndarray) -> np.ndarray:
+        """All cells in the space of the components."""
+        everyone = np.arange(self.matrix.shape[0])
+        z = project(self.matrix, everyone, self.columns, components[:, self.here])
+        return z + components[:, self.missing] @ self.means[self.missing]
+
+    def read(self, rows: np.ndarray) -> Any:
+        """Values of these cells, with the features in the order of the metric."""
+        found = read(self.matrix, rows, self.columns)
+        order = np.argsort(np.concatenate([self.here, np.flatnonzero(self.missing)]))
+        if self.missing.any():
+            filled = np.tile(self.means[self.missing].astype(found.dtype), (rows.size, 1))
+            found = (
+                sparse.hstack([found, filled], format="csr") if sparse.issparse(found) else np.hstack([found, filled])
+            )
+        return found if np.all(np.diff(order) == 1) else found[:, order]
+
+    def moments(self, rows: np.ndarray) -> Moments:
+        found = moments(self.matrix, rows, self.columns)
+        return found if self.is_expression else replace(found, looks_raw=False)
 
 
 def align(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarray, np.ndarray]:
@@ -220,34 +303,84 @@ def align(names: pd.Index, stored: Stored, max_missing: float) -> tuple[np.ndarr
     return places, missing
 
 
-def _check_scale(matrix: Any, stored: Stored, layer: str | None) -> None:
-    """Warn where the new values look like raw counts, unless those of training did."""
-    few = next(pieces(matrix, np.arange(min(1000, matrix.shape[0]))), None)
-    raw = few is not None and bool(np.any(few.values.sum(axis=0) != 0)) and looks_raw(few.values)
-    warn_of_counts(raw and not stored.params.get("raw_counts", False), layer, stacklevel=5)
+def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str | None, force: bool) -> None:
+    """Raise, or warn with `force`, where new values are on another scale than those of training."""
+    some = rows[np.linspace(0, rows.size - 1, min(rows.size, _FEW_CELLS)).astype(int)]
+    new, params = values.moments(some), stored.params
+    if stored.metric.variances is None or "raw_counts" not in params:  # a bare metric
+        warn_of_counts(new.looks_raw and not params.get("raw_counts", False), layer, stacklevel=5)
+        return
+    known = Moments(
+        stored.means[values.here], stored.metric.variances[values.here], bool(params["raw_counts"]),
+        float(params.get("share_negative", np.nan)), np.nan,
+    )  # fmt: skip
+    why = other_scale(new, known, [stored.features[f] for f in values.here])
+    if why is None:
+        return
+    where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+    where = where if values.is_expression else f"adata.obsm[{params['use_rep']!r}]"
+    found = f"{where} is on another scale than the values of training: {why}"
+    if not force:
+        raise ValueError(f"{found}; prepare it as training was, or go on all the same with force=True (--force)")
+    warnings.warn(found, UserWarning, stacklevel=5)
 
 
-def _predict(result: ad.AnnData, known: Trained, distances: np.ndarray, n_neighbors: int) -> None:
-    """Labels by the votes of the nearest training samples."""
-    stored, key = known.stored, known.stored.key
-    assert known.cells is not None
-    names = known.cells.names
-    labels = stored.labels.loc[names].to_numpy()
-    found = np.unique(labels)
-    shares = vote(distances, labels, found, n_neighbors=n_neighbors)
+def _seen(result: ad.AnnData, names: list) -> np.ndarray:
+    """Which samples have the name of a training sample, with a warning."""
     seen = np.isin(result.obs_names, names)
     if seen.any():
         warnings.warn(
             f"{seen.sum()} samples have the name of a training sample (e.g. {result.obs_names[seen][0]!r}): no label "
             "is predicted for them; rename them if they are others",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+    return seen
+
+
+def _vote(result: ad.AnnData, known: Trained, distances: np.ndarray, n_neighbors: int, seen: np.ndarray) -> str:
+    """Labels by the votes of the nearest training samples; returns what predicted them."""
+    assert known.cells is not None
+    labels = known.stored.labels.loc[known.cells.names].to_numpy()
+    classes = np.unique(labels)
+    shares = vote(distances, labels, classes, n_neighbors=n_neighbors)
+    _write_probabilities(result, known.stored.key, classes, shares, seen)
+    return f"votes of the {min(n_neighbors, labels.size)} nearest training samples"
+
+
+def _predict(result: ad.AnnData, known: Trained, D: Distributions, seen: np.ndarray) -> str:
+    """Labels or numbers by the predictor of an ensemble; returns what predicted them."""
+    predictor, key = known.predictor, known.stored.key
+    assert predictor is not None
+    found = predictor.predict_all(D)
+    result.obs[f"{key}_typicality"] = np.where(seen, np.nan, found.typicality)
+    far = found.far & ~seen
+    result.obs[f"{key}_far"] = far
+    if far.any():
+        warnings.warn(
+            f"{far.sum()} of {len(D)} samples (e.g. {result.obs_names[far][0]!r}) are farther from all training "
+            "samples than 1.5 times the farthest among these: what is predicted for them is a guess; look at their "
+            "scale and quality, or train on some like them",
+            UnfamiliarWarning,
+            stacklevel=4,
+        )
+    if isinstance(predictor, TransportClassifier):
+        _write_probabilities(result, key, predictor.classes_, found.values, seen)
+        return "TransportClassifier"
+    numbers = np.where(seen, np.nan, found.values)
+    result.obs[f"{key}_number"] = result.obs[f"{key}_predicted"] = numbers
+    assert known.results is not None
+    if known.results.labels.dtype.kind not in "biuf":
+        categories, places = known.results.ordered_categories
+        nearest = np.where(seen, -1, np.abs(found.values[:, None] - places).argmin(axis=1))
+        result.obs[f"{key}_predicted"] = pd.Categorical.from_codes(nearest, categories.tolist(), ordered=True)
+    return "TransportRegressor"
+
+
+def _write_probabilities(result: ad.AnnData, key: str, found: np.ndarray, shares: np.ndarray, seen: np.ndarray) -> None:
     shares[seen] = np.nan
     best = np.where(seen, -1, np.nan_to_num(shares).argmax(axis=1))
     classes = found if found.dtype.kind in "iuf" else found.astype(str).astype(object)
     result.obs[f"{key}_predicted"] = pd.Categorical.from_codes(best, pd.Index(classes))
     result.obs[f"{key}_probability"] = np.where(seen, np.nan, np.nan_to_num(shares).max(axis=1))
     result.obsm[f"{key}_probabilities"] = pd.DataFrame(shares, result.obs_names, as_keys(found))
-    result.obsm[f"X_{key}_distances"] = distances
-    result.uns[key] = {"training_samples": np.array(names, dtype=object), "training_labels": labels}

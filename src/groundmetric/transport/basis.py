@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from ._kernels.scan import matrix_prices
-from ._kernels.simplex import optimise
-from ._kernels.tree import first_forest, hung_forest, is_tree, plant, tree_flows
+from ._kernels.forest import hung_forest, planted_flows, tree_flows
+from .dense import solve_matrix
 from .plan import Basis
 from .problem import ROUNDING, is_tall
 
@@ -58,19 +56,10 @@ def run_simplex(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | N
         bound = (n + m) * max(float(cost.max()), -float(cost.min()), 1e-300)
         parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
     flow = np.empty(n + m + 1, np.int64)
-    pivots, optimal, feasible = _optimise_matrix(cost, a, b, parent, flow, potential, start is None, max_pivots)
-    if not feasible:
+    pivots, optimal = solve_matrix(cost, a, b, (parent, flow, potential), max_pivots, warm=start is not None)
+    if pivots < 0:
         raise ValueError(UNFIT)
-    return Forest(parent, flow, potential, n, int(pivots), bool(optimal))
-
-
-@numba.njit(nogil=True, cache=True)
-def _optimise_matrix(cost, a, b, parent, flow, potential, cold, max_pivots):  # type: ignore[no-untyped-def]
-    """`optimise` for a matrix of costs, where `parent` is a basis unless cold."""
-    prices = matrix_prices(cost)
-    if cold:
-        first_forest(prices.rough.costs, a, b, parent)
-    return optimise(prices, a, b, parent, flow, potential, max_pivots)
+    return Forest(parent, flow, potential, n, pivots, optimal)
 
 
 def checked_basis(start: Basis, n: int, m: int) -> Basis:
@@ -85,7 +74,7 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
         raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
     _check_parents(parent, n)
     parent = parent.astype(np.int32)
-    if not is_tree(parent):
+    if tree_flows(parent, np.zeros(parent.size, np.int64)) is None:
         raise ValueError(f"start.parent is no tree: some nodes are their own ancestors; {_REMEDY}")
     if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
         raise ValueError(
@@ -116,9 +105,8 @@ def _check_parents(parent: np.ndarray, n: int) -> None:
 
 def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:
     """The basis of the same plan when sinks are taken for sources; a and b are the masses before."""
-    flow = np.empty(start.parent.size, np.int64)
-    _, feasible = plant(start.parent.copy(), flow, a, b)
-    if not feasible:
+    flow = planted_flows(start.parent, a, b)
+    if flow is None:
         raise ValueError(UNFIT)
     n, m = a.size, b.size
     return Basis(_turned_parents(start.parent, flow, n, m), _turned_potentials(start.potential, n, m), m)
@@ -127,8 +115,9 @@ def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:
 def turned_forest(forest: Forest, a: np.ndarray, b: np.ndarray) -> Forest:
     """The forest of the same plan when sinks are taken for sources; a and b are the masses after."""
     n, m = a.size, b.size
-    parent, flow = _turned_parents(forest.parent, forest.flow, m, n), np.empty_like(forest.flow)
-    plant(parent, flow, a, b)
+    parent = _turned_parents(forest.parent, forest.flow, m, n)
+    flow = planted_flows(parent, a, b)
+    assert flow is not None  # the same plan
     return Forest(parent, flow, _turned_potentials(forest.potential, m, n), n, forest.pivots, forest.optimal)
 
 
@@ -155,7 +144,9 @@ def true_flows(forest: Forest, left: np.ndarray) -> np.ndarray:
 
     `left` is what rounding has left of the masses of all nodes.
     """
-    return forest.flow + tree_flows(forest.parent, np.append(left, 0.0))
+    carried = tree_flows(forest.parent, np.append(left, 0.0))
+    assert carried is not None
+    return forest.flow + carried
 
 
 def without_rounding(

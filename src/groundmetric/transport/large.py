@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..metrics.base import Cost
-from ._kernels.costs import FEW_COMPONENTS, fill_costs
+from ._kernels.costs import FEW_COMPONENTS, all_costs
+from ._kernels.forest import planted_flows
 from ._kernels.pairs import Answers, Points
-from ._kernels.scan import step_prices
-from ._kernels.simplex import optimise
 from ._kernels.sparse import (
     Blocks,
+    TreeRoom,
     add_candidates,
     allowed_potentials,
     drop_idle_arcs,
@@ -31,8 +31,8 @@ from ._kernels.sparse import (
     paid_costs,
     refined_basis,
 )
-from ._kernels.tree import first_forest, plant
 from .basis import Forest
+from .dense import solve_steps
 from .plan import Basis, Plan, Status
 from .problem import Units, check_masses, check_points, common_units, points_in_range
 from .solvers.exact import solve_exact
@@ -251,15 +251,12 @@ class Descent:
 
     def _solve_by_matrix(self, budget: int) -> None:
         p = self.problem
-        prices = step_prices(p.x, p.y, p.cost, np.empty((p.a.size, p.b.size), np.float32))
         self.parent, self.potential = np.empty(self.flow.size, np.int32), np.zeros(self.flow.size)
-        first_forest(prices.rough.costs, p.a, p.b, self.parent)
-        self.pivots, optimal, _ = optimise(prices, p.a, p.b, self.parent, self.flow, self.potential, budget)
+        basis = self.parent, self.flow, self.potential
+        self.pivots, optimal = solve_steps(p.x, p.y, p.cost, p.a, p.b, basis, budget)
         self.status = Status.OPTIMAL if optimal else Status.PIVOT_LIMIT
         v = self.potential[p.a.size : -1].copy()
-        costs = np.empty((p.a.size, p.b.size))
-        fill_costs(p.x, p.y, p.cost, costs)
-        self._prove((costs - v).min(axis=1), v)
+        self._prove((all_costs(p.x, p.y, p.cost) - v).min(axis=1), v)
 
     def _begin_with_groups(self, budget: int) -> None:
         """A first basis, potentials and candidates from the optimal plan between groups."""
@@ -269,7 +266,9 @@ class Descent:
         self.pivots = coarse.pivots
         sizes = group_size(n), group_size(p.b.size)
         self.parent = refined_basis(coarse.parent, coarse.flow, p.a, p.b, *sizes)
-        plant(self.parent, self.flow, p.a, p.b)
+        flow = planted_flows(self.parent, p.a, p.b)
+        assert flow is not None  # the same plan
+        self.flow = flow
         v = allowed_potentials(p.y, in_blocks(coarse.problem.x, p.cost), coarse.u)
         self._blocks: Blocks = in_blocks(p.y, p.cost)
         self._candidates = no_candidates(n, _MOST)
@@ -283,14 +282,14 @@ class Descent:
         """Simplex and pricing in turn, until no arc gains, or the plan is proved good enough."""
         p = self.problem
         n, basis = p.a.size, (p.a, p.b, self.parent, self.flow, self.potential)
-        may_cut = True
+        may_cut, room = True, TreeRoom.for_nodes(self.flow.size)
         while tolerance == 0.0 or self.value - self.lower > tolerance * self.value:
-            self.pivots += optimise_candidates(self._z, p.cost, self._candidates, *basis, budget - self.pivots)
+            self.pivots += optimise_candidates(self._z, p.cost, self._candidates, *basis, budget - self.pivots, room)
             u = np.empty(n)
             gaining = add_candidates(self._z, self._blocks, self.potential, _MORE, True, self._candidates, u)
             self._prove(u, self.potential[n:-1])
             if not gaining:
-                if not (may_cut and drop_idle_arcs(*basis, self._dearest())):
+                if not (may_cut and drop_idle_arcs(*basis, self._dearest(), room)):
                     return
                 may_cut = False
             elif self.pivots >= budget:

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from .._internal.executor import Threads, in_batches
 from ..metrics.base import Cost
 from . import pairs as pairs_module
+from ._kernels.compiled import behind, glued, inner, kernel, larger, pointer, smaller
 from ._kernels.costs import fill_costs
-from ._kernels.scan import lowest_difference, smaller
+from ._kernels.simplex import largest
 from .pairs import pair_transport
 from .problem import Masses
 
@@ -85,80 +85,97 @@ class LowerBounds:
         work = (sizes[rows] * sizes[cols]).astype(np.float64)
 
         def one_batch(which: np.ndarray) -> None:
-            buffer = np.empty(int(work[which].max()))
+            points = int((sizes[rows[which]] + sizes[cols[which]]).max())
+            room = np.empty(int(work[which].max()) + points * (1 + 2 * self._z.shape[1]) + 2 * self._z.shape[1])
             bound_pairs(
-                which, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), buffer, values
+                which, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), room, values
             )
 
         self._threads.map(one_batch, in_batches(work, self._threads.n_jobs, _BATCH))
         return values
 
 
-@numba.njit(nogil=True, cache=True)
-def bound_pairs(todo, first, second, z, bounds, weights, means, cost, buffer, values):
+@kernel
+def bound_pairs(todo, first, second, z, bounds, weights, means, cost, room, values):
     """`LowerBounds.by_potentials` of the pairs `todo`, into `values`."""
+    k, points, masses, middles = z.shape[1], pointer(z), pointer(weights), pointer(means)
     for p in todo:
         d, e = first[p], second[p]
-        here, there = slice(bounds[d], bounds[d + 1]), slice(bounds[e], bounds[e + 1])
-        x, y, a, b = z[here], z[there], weights[here], weights[there]
-        costs = buffer[: a.size * b.size].reshape(a.size, b.size)
-        fill_costs(x, y, cost, costs)
-        slope = _slope(means[d], means[e])
-        middle = 0.5 * (means[d] + means[e])
-        u, v = np.empty(a.size), _heights(y, middle, -slope)
-        raise_sources(costs, v, u)
-        raise_sinks(costs, u, v)
-        best = proved_value(a, u, b, v)
-        u = _heights(x, middle, slope)
-        raise_sinks(costs, u, v)
-        raise_sources(costs, v, u)
-        values[p] = max(best, proved_value(a, u, b, v), 0.0)
+        low, start = bounds[d], bounds[e]
+        n, m = bounds[d + 1] - low, bounds[e + 1] - start
+        x, y, a, b = behind(points, low * k), behind(points, start * k), behind(masses, low), behind(masses, start)
+        slope, costs = pointer(room), behind(pointer(room), 2 * k)
+        u, v, rows = behind(costs, n * m), behind(costs, n * m + n), behind(costs, n * m + n + m)
+        for place in range(n * k):
+            rows[place] = x[place]
+        for place in range(m * k):
+            rows[n * k + place] = y[place]
+        fill_costs(rows, n, m, k, cost, behind(rows, (n + m) * k), costs)
+        middle = behind(slope, k)
+        _set_slope(behind(middles, d * k), behind(middles, e * k), k, slope, middle)
+        _set_heights(y, m, k, slope, middle, -1.0, v)
+        _raise_sources(costs, n, m, v, u)
+        _raise_sinks(costs, n, m, u, v)
+        best = _proved_value(a, u, n, b, v, m)
+        _set_heights(x, n, k, slope, middle, 1.0, u)
+        _raise_sinks(costs, n, m, u, v)
+        _raise_sources(costs, n, m, v, u)
+        values[p] = larger(larger(best, _proved_value(a, u, n, b, v, m)), 0.0)
 
 
-@numba.njit(nogil=True, cache=True)
-def _slope(mean, other):
-    """The step between two means, as long as the potentials are to be steep."""
-    step = mean - other
-    length = math.sqrt(np.sum(step * step))
-    return step * (_STEEPNESS / length) if length > 0.0 else step
+@glued
+def _set_slope(mean, other, k, slope, middle):
+    """The step between two means, as long as the potentials are to be steep; and where it is half way."""
+    squares = 0.0
+    for c in range(k):
+        slope[c] = mean[c] - other[c]
+        middle[c] = 0.5 * (mean[c] + other[c])
+        squares += slope[c] * slope[c]
+    if squares > 0.0:
+        times = _STEEPNESS / math.sqrt(squares)
+        for c in range(k):
+            slope[c] *= times
 
 
-@numba.njit(nogil=True, cache=True)
-def _heights(points, middle, slope):
-    heights = np.zeros(points.shape[0])
-    for i in range(heights.size):
-        for c in range(slope.size):
-            heights[i] += slope[c] * (points[i, c] - middle[c])
-    return heights
+@inner
+def _set_heights(points, n, k, slope, middle, sign, heights):
+    for i in range(n):
+        height = 0.0
+        for c in range(k):
+            height += sign * slope[c] * (points[i * k + c] - middle[c])
+        heights[i] = height
 
 
-@numba.njit(nogil=True, cache=True)
-def raise_sources(costs, v, u):
+@inner
+def _raise_sources(costs, n, m, v, u):
     """Set u to the largest potentials of the sources that the sinks' and the costs allow."""
-    for i in range(u.size):
-        u[i] = lowest_difference(costs[i], v)
+    for i in range(n):
+        row, lowest = behind(costs, i * m), np.inf
+        for j in range(m):
+            lowest = smaller(row[j] - v[j], lowest)
+        u[i] = lowest
 
 
-@numba.njit(nogil=True, cache=True)
-def raise_sinks(costs, u, v):
+@inner
+def _raise_sinks(costs, n, m, u, v):
     """Set v to the largest potentials of the sinks that the sources' and the costs allow."""
-    v[:] = np.inf
-    for i in range(u.size):
-        for j in range(v.size):
-            v[j] = smaller(costs[i, j] - u[i], v[j])  # type: ignore[call-arg]
+    for j in range(m):
+        v[j] = np.inf
+    for i in range(n):
+        row, height = behind(costs, i * m), u[i]
+        for j in range(m):
+            v[j] = smaller(row[j] - height, v[j])
 
 
-@numba.njit(nogil=True, cache=True)
-def proved_value(a, u, b, v):
+@inner
+def _proved_value(a, u, n, b, v, m):
     """The mean of the potentials, less what rounding may have added to it."""
-    mean, size_u, size_v = 0.0, 0.0, 0.0
-    for i in range(u.size):
+    mean = 0.0
+    for i in range(n):
         mean += a[i] * u[i]
-        size_u = max(size_u, abs(u[i]))
-    for j in range(v.size):
+    for j in range(m):
         mean += b[j] * v[j]
-        size_v = max(size_v, abs(v[j]))
-    return mean - 2.0**-52 * (u.size + v.size + 16) * (size_u + size_v)
+    return mean - 2.0**-52 * (n + m + 16) * (largest(u, n) + largest(v, m))
 
 
 # Of so many times the neighbours that are wanted, the bounds are sharpened before the first solves.

@@ -10,9 +10,11 @@ import numpy as np
 
 from .._internal.executor import Threads, in_batches
 from ..metrics.base import Cost
+from ._kernels import lines
 from ._kernels import pairs as kernels
+from .dense import solve_one
 from .large import solve_large_pairs
-from .problem import Masses, is_tall, smallest_masses
+from .problem import Masses, balancing_factors, is_tall, rounded_masses, smallest_masses
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
@@ -64,7 +66,7 @@ class PairTransport:
         self.first, self.second = _short_side_first(masses, np.asarray(first, np.int64), np.asarray(second, np.int64))
         self._threads = threads
         self._max_pivots = -1 if max_pivots is None else int(max_pivots)
-        self._points = _points_at_origin(masses, n_components, cost)
+        self._points, self._pairs = _at_origin(masses, self.first, self.second, n_components, cost)
         self._cost = cost
         self._allocate_bases(memory)
         n_pairs, n_distributions = self.first.size, len(masses)
@@ -127,7 +129,7 @@ class PairTransport:
     def upper(self, which: np.ndarray) -> np.ndarray:
         """Upper bounds of the present values: the last plans at the present costs."""
         values = np.empty(which.size)
-        kernels.price_old_plans(which, self.first, self.second, self._points, self._bases, values)
+        kernels.price_old_plans(which, self._pairs, self._points, self._bases, values)
         return values
 
     def lower(self, which: np.ndarray) -> np.ndarray:
@@ -167,7 +169,7 @@ class PairTransport:
         The pairs must have been solved by the last `solve`.
         """
         pull = np.zeros_like(self._points.z)
-        kernels.pull_on_points(which, coefficient, self.first, self.second, self._points, self._bases, pull)
+        kernels.pull_on_points(which, coefficient, self._pairs, self._points, self._bases, pull)
         return pull
 
     def state(self) -> dict[str, np.ndarray]:
@@ -190,7 +192,8 @@ class PairTransport:
         warm = state["warm"]
         self._allocate_unstored(warm)
         packed = PackedBases(state["parent"], state["level"])
-        kernels.unpack(warm, self._nodes, *packed, self.first, self.second, self._points, self._bases)
+        room = kernels.room_for(0, int(np.max(self._nodes, initial=0)), 0)
+        kernels.unpack(warm, self._nodes, *packed, self._pairs, self._points, self._bases, room)
 
     def _allocate_unstored(self, which: np.ndarray) -> None:
         """Allocate the bases of pairs that are not stored, until the next solve."""
@@ -207,13 +210,35 @@ class PairTransport:
             self._bases = self._bases._replace(parent=longer[0], flow=longer[1], potential=longer[2])
 
     def _solve_batch(self, which: np.ndarray) -> None:
-        size = int(self._work[which].max())
-        buffer = getattr(self._local, "buffer", None)
-        if buffer is None or buffer.size < size:  # allocating costs for every pair anew would cost as much as filling
-            buffer = self._local.buffer = np.empty(size, np.float32)
-        kernels.solve_pairs(
-            which, self.first, self.second, self._points, self._bases, self._max_pivots, buffer, self.answers
-        )
+        room = self._room(which)
+        if kernels.is_plain(self._points.z.shape[1], self._cost):
+            kernels.solve_pairs(
+                which,
+                self._pairs,
+                self._points,
+                self._bases,
+                kernels.NO_MATRIX,
+                0.0,
+                self._max_pivots,
+                room,
+                self.answers,
+            )
+            return
+        for pair in which:
+            here = slice(pair, pair + 1)
+            answers = kernels.Answers(*(array[here] for array in self.answers))
+            pairs, points = _alone(self._pairs, self._points, pair)
+            bases = self._bases._replace(offset=self._bases.offset[here], warm=self._bases.warm[here])
+            solve_one(pairs, points, bases, self._max_pivots, room, answers)
+
+    def _room(self, which: np.ndarray) -> kernels.Room:
+        """Room for these pairs, kept by thread: allocating it anew for every pair would cost as much as filling it."""
+        needed = int(self._work[which].max()), int(self._nodes[which].max())
+        kept = getattr(self._local, "kept", None)
+        if kept is None or kept[0] < needed[0] or kept[1] < needed[1]:
+            work, nodes = map(max, needed, kept[:2] if kept else needed)
+            kept = self._local.kept = work, nodes, kernels.room_for(work, nodes, self._points.z.shape[1])
+        return kept[2]
 
 
 class LineTransport(PairTransport):
@@ -235,20 +260,24 @@ class LineTransport(PairTransport):
         return self.answers.value[which]
 
     def _solve_batch(self, which: np.ndarray) -> None:
-        kernels.solve_lines(which, self.first, self.second, self._sorted, self.answers)
+        lines.solve_lines(which, self._pairs, self._sorted, self._line_room(which), self.answers)
 
     def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
         in_order = np.zeros_like(self._sorted.z)
-        kernels.pull_on_lines(which, coefficient, self.first, self.second, self._sorted, in_order)
+        lines.pull_on_lines(which, coefficient, self._pairs, self._sorted, self._line_room(which), in_order)
         pull = np.empty_like(in_order)
         pull[self._order] = in_order
         return pull
+
+    def _line_room(self, which: np.ndarray) -> np.ndarray:
+        return np.empty(np.max(self._nodes[which], initial=0), np.int64)
 
     def _sort(self) -> None:
         points = self._points
         owner = np.repeat(np.arange(points.bounds.size - 1), np.diff(points.bounds))
         self._order = np.lexsort((points.z[:, 0], owner))
-        self._sorted = points._replace(z=points.z[self._order], units=points.units[self._order])
+        rounded = points.rounded[self._order] if points.rounded.size else points.rounded
+        self._sorted = points._replace(z=points.z[self._order], units=points.units[self._order], rounded=rounded)
 
 
 def pair_transport(
@@ -266,11 +295,36 @@ def _short_side_first(masses: Masses, first: np.ndarray, second: np.ndarray) -> 
     return np.where(turn, second, first), np.where(turn, first, second)
 
 
-def _points_at_origin(masses: Masses, n_components: int, cost: Cost) -> kernels.Points:
-    units = np.concatenate([smallest_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)])
-    z = np.zeros((units.size, n_components))
+def _at_origin(
+    masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, cost: Cost
+) -> tuple[kernels.Points, kernels.Pairs]:
+    """All points at 0, and the pairs with what makes their masses balance."""
+    units = [smallest_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)]
+    totals = np.array([some.sum() for some in units], np.int64)
+    times = balancing_factors(totals[first], totals[second])
+    rounded = [rounded_masses(some) for some in units] if np.any(times[0] == 0) else [np.empty(0, np.int64)]
+    masses_of_all = np.concatenate(units), np.concatenate(rounded)
+    z = np.zeros((masses_of_all[0].size, n_components))
     # Copies, because kernels are compiled for writable arrays.
-    return kernels.Points(z, masses.bounds.copy(), units, masses.weights.copy(), masses.uniform.copy(), int(cost))
+    points = kernels.Points(
+        z, masses.bounds.copy(), *masses_of_all, masses.weights.copy(), masses.uniform.copy(), int(cost)
+    )
+    return points, kernels.Pairs(first, second, *times)
+
+
+def _alone(pairs: kernels.Pairs, points: kernels.Points, pair: int) -> tuple[kernels.Pairs, kernels.Points]:
+    """A pair without all others."""
+    low, high = (points.bounds[[side[pair], side[pair] + 1]] for side in (pairs.first, pairs.second))
+    n, m = low[1] - low[0], high[1] - high[0]
+
+    def both(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array[low[0] : low[1]], array[high[0] : high[1]]]) if array.size else array
+
+    here = slice(pair, pair + 1)
+    times = pairs.times_first[here], pairs.times_second[here]
+    bounds = np.array([0, n, n + m])
+    points = points._replace(z=both(points.z), bounds=bounds, units=both(points.units), rounded=both(points.rounded))
+    return kernels.Pairs(np.array([0]), np.array([1]), *times), points
 
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from .._internal.validation import real_array
@@ -241,27 +240,28 @@ def smallest_masses(weights: np.ndarray) -> np.ndarray:
     return integer_masses(weights) if units is None else units
 
 
-@numba.njit(nogil=True, cache=True)
-def equal_masses(n, m):
+def equal_masses(n: int, m: int) -> tuple[int, int]:
     """The smallest integers that share one total equally among n sources and among m sinks: (per source, per sink)."""
-    g, r = n, m
-    while r:
-        g, r = r, g % r
-    return m // g, n // g
+    common = math.gcd(n, m)
+    return m // common, n // common
 
 
-@numba.njit(nogil=True, cache=True)
-def raised_masses(units, other):
-    """Masses in so many of `units`, in all, when the other side has `other` in all: so many that both balance.
+def balancing_factors(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What units that add up to `first` and to `second` are multiplied by to balance: the smallest numbers that do.
 
-    The smallest that do, exactly, where that is not too many; else both are rounded to TOTAL.
+    0 where the masses would become too large for the sums of integers: there `rounded_masses` balance.
     """
+    common = np.gcd(first, second)
+    times_first, times_second = second // common, first // common
+    fits = times_first <= _MOST // first
+    return np.where(fits, times_first, 0), np.where(fits, times_second, 0)
+
+
+def rounded_masses(units: np.ndarray) -> np.ndarray:
+    """Masses in units as integers that sum to TOTAL."""
     number = units.sum()
-    up, _ = equal_masses(number, other)
-    if up <= _MOST // number:
-        return units * up
     if number == TOTAL:
-        return units.copy()
+        return units
     rounded = np.rint(units * (TOTAL / number)).astype(np.int64)
     rounded[np.argmax(rounded)] += TOTAL - rounded.sum()
     return rounded

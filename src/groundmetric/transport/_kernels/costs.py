@@ -1,128 +1,167 @@
-"""Costs between the points of two distributions, into a buffer that is used again and again."""
+"""Costs of steps between points: one step, or all steps between two sets of points, into a buffer."""
 
 from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from ...metrics.base import Cost
+from .compiled import behind, glued, inner, kernel, larger, pointer
 
 # As plain numbers, for compiled code.
-MANHATTAN, SQUARED = int(Cost.MANHATTAN), int(Cost.SQUARED)
+EUCLIDEAN, MANHATTAN, SQUARED = int(Cost.EUCLIDEAN), int(Cost.MANHATTAN), int(Cost.SQUARED)
 # Beyond so many components, four are added at a time: the row is then read and written less often.
 FEW_COMPONENTS = 32
 
 
-@numba.njit(nogil=True, cache=True)
-def fill_costs(x, y, cost, out):
-    """What a step from each row of x (n, k) to each row of y (m, k) costs, into out (n, m)."""
-    if cost == MANHATTAN:
-        fill_manhattan(x, y.T.copy(), out)
-    elif 0 < x.shape[1] <= FEW_COMPONENTS:
-        fill_distances(x, y.T.copy(), cost == SQUARED, out)
-    else:
-        used = used_components(x, y)
-        fill_wide_distances(x[:, used], y[:, used].T.copy(), cost == SQUARED, out)
-
-
-@numba.njit(nogil=True, cache=True)
-def fill_distances(x, y_columns, squared, out):
-    """Euclidean distances between the rows of x (n, k) and the columns of y_columns (k, m), into out (n, m).
-
-    A few coordinates at a time over a whole row: the row stays in the cache and every loop vectorises. The last loop
-    takes roots too, which are slow, while it adds.
-    """
-    k = x.shape[1]
-    single = 1 + (k - 1) % 4
-    for i in range(x.shape[0]):
-        row = out[i]
-        for j in range(row.size):
-            step = x[i, 0] - y_columns[0, j]
-            row[j] = step * step
-        for c in range(1, single):
-            for j in range(row.size):
-                step = x[i, c] - y_columns[c, j]
-                row[j] += step * step
-        for c in range(single, k, 4):
-            root = c + 4 == k and not squared
-            for j in range(row.size):
-                s, t = x[i, c] - y_columns[c, j], x[i, c + 1] - y_columns[c + 1, j]
-                u, v = x[i, c + 2] - y_columns[c + 2, j], x[i, c + 3] - y_columns[c + 3, j]
-                total = (((row[j] + s * s) + t * t) + u * u) + v * v
-                row[j] = math.sqrt(total) if root else total
-        if k < 5 and not squared:
-            for j in range(row.size):
-                row[j] = math.sqrt(row[j])
-
-
-@numba.njit(nogil=True, cache=True)
-def fill_wide_distances(x, y_columns, squared, out):
-    """`fill_distances` for many components (or none)."""
-    k = x.shape[1]
-    for i in range(x.shape[0]):
-        row = out[i]
-        row[:] = 0.0
-        for c in range(0, k - 3, 4):
-            for j in range(row.size):
-                s, t = x[i, c] - y_columns[c, j], x[i, c + 1] - y_columns[c + 1, j]
-                u, v = x[i, c + 2] - y_columns[c + 2, j], x[i, c + 3] - y_columns[c + 3, j]
-                row[j] += (s * s + t * t) + (u * u + v * v)
-        for c in range(k - k % 4, k):
-            for j in range(row.size):
-                step = x[i, c] - y_columns[c, j]
-                row[j] += step * step
-        if not squared:
-            for j in range(row.size):
-                row[j] = math.sqrt(row[j])
-
-
-@numba.njit(nogil=True, cache=True)
-def fill_manhattan(x, y_columns, out):
-    """Sums of absolute differences between the rows of x (n, k) and the columns of y_columns (k, m)."""
-    for i in range(x.shape[0]):
-        row = out[i]
-        row[:] = 0.0
-        for c in range(x.shape[1]):
-            for j in range(row.size):
-                row[j] += abs(x[i, c] - y_columns[c, j])
-
-
-@numba.njit(nogil=True, cache=True)
-def used_components(x, y):
-    """Components in which any point is not at 0: features of weight 0 cost no time."""
-    used = np.zeros(x.shape[1], np.bool_)
-    for points in (x, y):
-        for i in range(points.shape[0]):
-            for c in range(points.shape[1]):
-                used[c] |= points[i, c] != 0.0
-    return np.flatnonzero(used)
-
-
-@numba.njit(nogil=True, cache=True)
-def step_cost(z, i, j, cost):
-    """What the step between two rows of z costs."""
-    return step_between(z, i, z, j, cost)
-
-
-@numba.njit(nogil=True, cache=True)
-def step_between(x, i, y, j, cost):
-    """What the step from a row of x to a row of y costs."""
+@inner
+def step_cost(x, y, k, cost):
+    """What the step from a point x to a point y of k components costs."""
     total = 0.0
     if cost == MANHATTAN:
-        for c in range(x.shape[1]):
-            total += abs(x[i, c] - y[j, c])
+        for c in range(k):
+            total += abs(x[c] - y[c])
         return total
-    for c in range(x.shape[1]):
-        step = x[i, c] - y[j, c]
+    for c in range(k):
+        step = x[c] - y[c]
         total += step * step
     return total if cost == SQUARED else math.sqrt(total)
 
 
-@numba.njit(nogil=True, cache=True)
-def slope_divisor(length, cost):
-    """The slope of a step's cost is the step (for Manhattan: its signs) divided by this."""
+@glued
+def reach_of(points, centre, n, k, cost):
+    """The largest distance of n points from a centre."""
+    reach = 0.0
+    for i in range(n):
+        total = 0.0
+        for c in range(k):
+            step = points[i * k + c] - centre[c]
+            total += abs(step) if cost == MANHATTAN else step * step
+        reach = larger(reach, total)
+    return reach if cost == MANHATTAN else math.sqrt(reach)
+
+
+@glued
+def fill_costs(rows, n, m, k, cost, columns, out):
+    """What a step from each of the first n rows to each of the m behind them costs, into out (n, m).
+
+    Rows have k components; `columns` has room for those of m rows. Rows may be overwritten.
+    """
+    few = 0 < k <= FEW_COMPONENTS
+    if cost != MANHATTAN and not few:
+        k = keep_used(rows, n + m, k, columns)
+    for j in range(m):
+        for c in range(k):
+            columns[c * m + j] = rows[(n + j) * k + c]
     if cost == MANHATTAN:
-        return 1.0
-    return 0.5 if cost == SQUARED else length
+        fill_manhattan(rows, columns, n, m, k, out)
+    elif few:
+        fill_distances(rows, columns, n, m, k, cost == SQUARED, out)
+    else:
+        fill_wide_distances(rows, columns, n, m, k, cost == SQUARED, out)
+
+
+@inner
+def keep_used(rows, n, k, marks):
+    """Move the components in which any row is not 0 together; returns their number. Others cost no time then.
+
+    `marks` has room for k numbers.
+    """
+    for c in range(k):
+        marks[c] = 0.0
+    for i in range(n):
+        for c in range(k):
+            if rows[i * k + c] != 0.0:
+                marks[c] = 1.0
+    place = 0
+    for i in range(n):
+        for c in range(k):
+            if marks[c] != 0.0:
+                rows[place] = rows[i * k + c]
+                place += 1
+    return place // n
+
+
+@glued
+def fill_distances(x, columns, n, m, k, squared, out):
+    """Euclidean distances between the rows of x (n, k) and the columns of `columns` (k, m), into out (n, m).
+
+    A few coordinates at a time over a whole row: the row stays in the cache and every loop vectorises. The last loop
+    takes roots too, which are slow, while it adds.
+    """
+    single = 1 + (k - 1) % 4
+    for i in range(n):
+        point, row = behind(x, i * k), behind(out, i * m)
+        p = point[0]
+        for j in range(m):
+            step = p - columns[j]
+            row[j] = step * step
+        for c in range(1, single):
+            p, column = point[c], behind(columns, c * m)
+            for j in range(m):
+                step = p - column[j]
+                row[j] += step * step
+        for c in range(single, k, 4):
+            _add_four(behind(point, c), behind(columns, c * m), m, c + 4 == k and not squared, row)
+        if k < 5 and not squared:
+            for j in range(m):
+                row[j] = math.sqrt(row[j])
+
+
+@glued
+def _add_four(point, columns, m, root, row):
+    """Add the squares of four steps to a row of sums of squares, from the first to the last; then take the roots."""
+    p, q, r, t = point[0], point[1], point[2], point[3]
+    for j in range(m):
+        a, b, c, d = p - columns[j], q - columns[m + j], r - columns[2 * m + j], t - columns[3 * m + j]
+        total = (((row[j] + a * a) + b * b) + c * c) + d * d
+        row[j] = math.sqrt(total) if root else total
+
+
+@inner
+def fill_wide_distances(x, columns, n, m, k, squared, out):
+    """`fill_distances` for many components (or none)."""
+    for i in range(n):
+        point, row = behind(x, i * k), behind(out, i * m)
+        for j in range(m):
+            row[j] = 0.0
+        for c in range(0, k - 3, 4):
+            p, q, r, t, some = point[c], point[c + 1], point[c + 2], point[c + 3], behind(columns, c * m)
+            for j in range(m):
+                a, b, e, d = p - some[j], q - some[m + j], r - some[2 * m + j], t - some[3 * m + j]
+                row[j] += (a * a + b * b) + (e * e + d * d)
+        for c in range(k - k % 4, k):
+            p, some = point[c], behind(columns, c * m)
+            for j in range(m):
+                step = p - some[j]
+                row[j] += step * step
+        if not squared:
+            for j in range(m):
+                row[j] = math.sqrt(row[j])
+
+
+@inner
+def fill_manhattan(x, columns, n, m, k, out):
+    """Sums of absolute differences between the rows of x (n, k) and the columns of `columns` (k, m)."""
+    for i in range(n):
+        row = behind(out, i * m)
+        for j in range(m):
+            row[j] = 0.0
+        for c in range(k):
+            p, column = x[i * k + c], behind(columns, c * m)
+            for j in range(m):
+                row[j] += abs(p - column[j])
+
+
+@kernel
+def fill_all_costs(rows, n, cost, columns, out):
+    """`fill_costs` for arrays: rows (n + m, k), columns (k, m), out (n, m)."""
+    fill_costs(pointer(rows), n, rows.shape[0] - n, rows.shape[1], cost, pointer(columns), pointer(out))
+
+
+def all_costs(x: np.ndarray, y: np.ndarray, cost: int) -> np.ndarray:
+    """What a step from each row of x (n, k) to each row of y (m, k) costs."""
+    out, columns = np.empty((x.shape[0], y.shape[0])), np.empty((y.shape[1], y.shape[0]))
+    fill_all_costs(np.vstack([x, y]), x.shape[0], cost, columns, out)
+    return out

@@ -1,4 +1,4 @@
-"""Compiled work on lists of pairs of distributions, in many dimensions or on a line, without the GIL.
+"""Compiled work on lists of pairs of distributions, without the GIL: solves, prices of plans, and pulls on points.
 
 The bases of all pairs lie one behind the other in three long arrays; `offset[p]` says where pair p's begins.
 """
@@ -6,97 +6,16 @@ The bases of all pairs lie one behind the other in three long arrays; `offset[p]
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from ..problem import equal_masses, raised_masses
-from .costs import MANHATTAN, SQUARED, slope_divisor, step_cost
-from .scan import step_prices
-from .simplex import optimise, shipping_cost
-from .tree import first_forest, plant
-
-
-@numba.njit(nogil=True, cache=True)
-def line_value(x, a, y, b, cost):
-    """Transport cost between sorted points x, y on a line with integer masses a, b of equal total; mass 1 in all.
-
-    Shipping in order is optimal for every convex cost of the step: the distance, and its square.
-    """
-    i, j = 0, 0
-    left, room = a[0], b[0]
-    moved, total = 0.0, 0
-    while True:
-        amount = min(left, room)
-        step = abs(x[i] - y[j])
-        moved += amount * (step * step if cost == SQUARED else step)
-        total += amount
-        left -= amount
-        room -= amount
-        if left == 0:
-            i += 1
-            if i == x.size:
-                return moved / total
-            left = a[i]
-        if room == 0:
-            j += 1
-            if j == y.size:
-                return moved / total
-            room = b[j]
-
-
-@numba.njit(nogil=True, cache=True)
-def line_pull(x, a, y, b, cost, coefficient, pull_x, pull_y):
-    """Add coefficient times the gradient of `line_value` to pull_x and pull_y (in the sorted order)."""
-    i, j = 0, 0
-    left, room = a[0], b[0]
-    total = a.sum()
-    while True:
-        amount = min(left, room)
-        if x[i] != y[j]:
-            share = coefficient * amount / total
-            share *= 2.0 * (x[i] - y[j]) if cost == SQUARED else (1.0 if x[i] > y[j] else -1.0)
-            pull_x[i] += share
-            pull_y[j] -= share
-        left -= amount
-        room -= amount
-        if left == 0:
-            i += 1
-            if i == x.size:
-                return
-            left = a[i]
-        if room == 0:
-            j += 1
-            if j == y.size:
-                return
-            room = b[j]
-
-
-@numba.njit(nogil=True, cache=True)
-def ship_in_order(a, b):
-    """Senders, receivers and amounts when integer masses of equal sums ship in order."""
-    limit = a.size + b.size - 1
-    senders, receivers = np.empty(limit, np.int64), np.empty(limit, np.int64)
-    amounts = np.empty(limit, np.int64)
-    i, j, count = 0, 0, 0
-    left, room = a[0], b[0]
-    while True:
-        amount = min(left, room)
-        senders[count], receivers[count], amounts[count] = i, j, amount
-        count += 1
-        left -= amount
-        room -= amount
-        if left == 0:
-            i += 1
-        if room == 0:
-            j += 1
-        if i == a.size or j == b.size:
-            return senders[:count], receivers[:count], amounts[:count]
-        if left == 0:
-            left = a[i]
-        if room == 0:
-            room = b[j]
+from .compiled import behind, glued, inner, kernel, larger, pointer
+from .costs import FEW_COMPONENTS, MANHATTAN, SQUARED, fill_costs, reach_of, step_cost
+from .forest import first_forest
+from .scan import MATRIX, ROUNDING, Prices, fill_rough_matrix, fill_rough_steps
+from .simplex import ROWS, Entering, optimise, paid_costs
+from .tree import TREE_ROOM, plant, tree_at
 
 
 class Points(NamedTuple):
@@ -104,10 +23,20 @@ class Points(NamedTuple):
 
     z: np.ndarray  # (n_points, n_components)
     bounds: np.ndarray  # distribution d has the rows bounds[d]:bounds[d + 1]
-    units: np.ndarray  # int64 masses, the smallest that have the ratios of the masses; see `raised_masses`
+    units: np.ndarray  # int64 masses, the smallest that have the ratios of the masses; see `balancing_factors`
+    rounded: np.ndarray  # the same masses rounded to one total, where some pair needs them
     shares: np.ndarray  # the same masses as floats that sum to 1
     uniform: np.ndarray  # which distributions have equal masses
-    cost: int  # what a step costs: a `Cost`
+    cost: int  # what a step costs: a `Cost`; or MATRIX
+
+
+class Pairs(NamedTuple):
+    """The distributions of each pair, and what their units are multiplied by so that they balance; 0: use `rounded`."""
+
+    first: np.ndarray
+    second: np.ndarray
+    times_first: np.ndarray
+    times_second: np.ndarray
 
 
 class Bases(NamedTuple):
@@ -124,154 +53,227 @@ class Answers(NamedTuple):
     """What a solve writes, by pair."""
 
     value: np.ndarray
-    pivots: np.ndarray
+    pivots: np.ndarray  # -1 where the basis to start from does not fit the masses
     optimal: np.ndarray
 
 
-@numba.njit(nogil=True, cache=True)
+# Where points have costs.
+NO_MATRIX = np.empty((0, 0))
+
+
+def is_plain(n_components: int, cost: int) -> bool:
+    """Whether `solve_pairs` fills in the costs itself: Euclidean distances, or their squares, of few components."""
+    return cost != MANHATTAN and 0 < n_components <= FEW_COMPONENTS
+
+
+class Room(NamedTuple):
+    """Room for one solve at a time; see `room_for`."""
+
+    costs: np.ndarray  # float32
+    nodes: np.ndarray  # int32
+    units: np.ndarray  # int64
+    points: np.ndarray  # float64
+
+
+def room_for(work: int, nodes: int, n_components: int) -> Room:
+    """Room for pairs of up to so many entries of costs, nodes, and components."""
+    return Room(
+        np.empty(work + 2 * nodes * (n_components + 1), np.float32),
+        np.empty(TREE_ROOM * nodes, np.int32),
+        np.empty(2 * nodes + 2 * ROWS, np.int64),
+        np.empty(ROWS),
+    )
+
+
+@kernel
+def solve_pairs(todo, pairs, points, bases, exact, scale, max_pivots, room, answers):
+    """Solve the pairs `todo` exactly, each from its own basis where it has one.
+
+    Euclidean distances of few components, or their squares, are filled in here, and `scale` is 0. Other pairs come one
+    at a time: with steps whose rough costs, of this scale, `fill_rough` has left in the room; or with the cost MATRIX,
+    where `exact` (n, m) holds what arcs cost and `scale` is about one over a typical entry.
+    """
+    k, z, bounds = points.z.shape[1], pointer(points.z), pointer(points.bounds)
+    units, rounded = pointer(points.units), pointer(points.rounded)
+    longs, floats = pointer(room.units), pointer(room.points)
+    entering = Entering(longs, behind(longs, ROWS), floats)
+    for p in todo:
+        d, e = pairs.first[p], pairs.second[p]
+        low, start = bounds[d], bounds[e]
+        n, m = bounds[d + 1] - low, bounds[e + 1] - start
+        a, b = behind(longs, 2 * ROWS), behind(longs, 2 * ROWS + n)
+        total = fill_masses(behind(units, low), behind(rounded, low), n, pairs.times_first[p], a)
+        fill_masses(behind(units, start), behind(rounded, start), m, pairs.times_second[p], b)
+        x, y = behind(z, low * k), behind(z, start * k)
+        shape = n, m, k
+        prices = _prices(x, y, shape, points.cost, pointer(exact), scale, pointer(room.costs))
+        here = bases.offset[p]
+        parent, flow = behind(pointer(bases.parent), here), behind(pointer(bases.flow), here)
+        potential = behind(pointer(bases.potential), here)
+        tree = tree_at(parent, flow, n + m + 1, pointer(room.nodes))
+        if not bases.warm[p]:
+            first_forest(prices, a, b, tree, behind(b, m), behind(prices.levels, m))
+            for node in range(n + m + 1):
+                potential[node] = 0.0
+        limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
+        pivots, optimal = optimise(tree, prices, a, b, potential, limit, entering)
+        bases.warm[p] = True
+        value = paid_costs(tree, prices)[0] / total
+        answers.value[p], answers.pivots[p] = value, pivots
+        answers.optimal[p] = optimal and value - value == 0.0  # coordinates beyond 10¹⁵⁰ overflow
+
+
+@glued
+def fill_masses(units, rounded, n, times, out):
+    """The masses of n points as integers; returns their sum."""
+    total = 0
+    for i in range(n):
+        out[i] = units[i] * times if times > 0 else rounded[i]
+        total += out[i]
+    return total
+
+
+@glued
+def _prices(x, y, shape, kind, exact, scale, room):
+    """Prices of a matrix, or of the steps between points x (n, k) and y (m, k). Rough ones fill the room."""
+    n, m, k = shape
+    levels, error = behind(room, n * m), ROUNDING * (6.0 + k)
+    if kind == MATRIX:
+        error = fill_rough_matrix(exact, scale, n * m, room)
+    elif scale == 0.0:
+        scale = fill_rough_steps(x, y, n, m, k, kind == SQUARED, behind(levels, n + m), room)
+    return Prices(room, levels, scale, error, kind, exact, x, y, n, m, k)
+
+
+@kernel
+def fill_rough(z, n, cost, costs):
+    """Rough costs of the steps from the first n points to the others, into the costs of a `Room`; returns their scale.
+
+    For many components, and for Manhattan costs; see `fill_rough_steps`.
+    """
+    m, k, x = z.shape[0] - n, z.shape[1], pointer(z)
+    rough = pointer(costs)
+    columns = behind(rough, n * m + n + m)
+    near = behind(columns, m * k)
+    reach = larger(reach_of(x, x, n, k, cost) + reach_of(behind(x, n * k), x, m, k, cost), 1e-140)
+    for i in range(n + m):
+        for c in range(k):
+            near[i * k + c] = (x[i * k + c] - x[c]) / reach
+    fill_costs(near, n, m, k, cost, columns, rough)
+    return 1.0 / (reach * reach if cost == SQUARED else reach)
+
+
+@kernel
 def move_points(d, z, points, means):
     """Put distribution d's points to the places z, set its mean, and return how far its mass travelled on average.
 
     Far in the metric between distributions that obeys the triangle inequality: the mean distance, or for squared costs
     the root of the mean square.
     """
-    low = points.bounds[d]
-    means[d] = 0.0
+    low, k = points.bounds[d], z.shape[1]
+    old, new, mean = behind(pointer(points.z), low * k), pointer(z), behind(pointer(means), d * k)
+    for c in range(k):
+        mean[c] = 0.0
     travelled = 0.0
     for i in range(z.shape[0]):
-        squared, absolute = 0.0, 0.0
-        for c in range(z.shape[1]):
-            step = z[i, c] - points.z[low + i, c]
-            squared += step * step
-            absolute += abs(step)
-            points.z[low + i, c] = z[i, c]
-            means[d, c] += points.shares[low + i] * z[i, c]
-        if points.cost == MANHATTAN:
-            travelled += points.shares[low + i] * absolute
-        elif points.cost == SQUARED:
-            travelled += points.shares[low + i] * squared
-        else:
-            travelled += points.shares[low + i] * math.sqrt(squared)
+        share = points.shares[low + i]
+        travelled += share * step_cost(behind(new, i * k), behind(old, i * k), k, points.cost)
+        for c in range(k):
+            old[i * k + c] = new[i * k + c]
+            mean[c] += share * new[i * k + c]
     return math.sqrt(travelled) if points.cost == SQUARED else travelled
 
 
-@numba.njit(nogil=True, cache=True)
-def pair_masses(points, d, other):
-    """Integer masses of distribution d when compared with `other`: the smallest that balance, exactly, if they can."""
-    low, high = points.bounds[d], points.bounds[d + 1]
-    start, end = points.bounds[other], points.bounds[other + 1]
-    if points.uniform[d] and points.uniform[other]:
-        per_point, _ = equal_masses(high - low, end - start)
-        return np.full(high - low, per_point, np.int64)
-    return raised_masses(points.units[low:high], points.units[start:end].sum())
+class _Plan(NamedTuple):
+    """The last plan of a pair, as pointers."""
+
+    parent: Any
+    flow: Any
+    x: Any  # (n, k) points
+    y: Any
+    n: int
+    nodes: int  # but for the root
+    total: int  # of all flow
 
 
-@numba.njit(nogil=True, cache=True)
-def solve_pairs(todo, first, second, points, bases, max_pivots, buffer, answers):
-    """Solve the pairs `todo` exactly, each from its own basis where it has one; `buffer` holds float32."""
-    for p in todo:
-        d, e = first[p], second[p]
-        x = points.z[points.bounds[d] : points.bounds[d + 1]]
-        y = points.z[points.bounds[e] : points.bounds[e + 1]]
-        n, m = x.shape[0], y.shape[0]
-        prices = step_prices(x, y, points.cost, buffer[: n * m].reshape(n, m))
-        a, b = pair_masses(points, d, e), pair_masses(points, e, d)
-        here = slice(bases.offset[p], bases.offset[p] + n + m + 1)
-        parent, flow = bases.parent[here], bases.flow[here]
-        potential = bases.potential[here]
-        if not bases.warm[p]:
-            first_forest(prices.rough.costs, a, b, parent)
-            potential[:] = 0.0
-        limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
-        pivots, optimal, _ = optimise(prices, a, b, parent, flow, potential, limit)
-        bases.warm[p] = True
-        answers.value[p] = shipping_cost(prices, n, parent, flow) / a.sum()
-        answers.pivots[p] = pivots
-        answers.optimal[p] = optimal and np.isfinite(answers.value[p])  # coordinates beyond 10¹⁵⁰ overflow
+@inner
+def _plan_of(p, pairs, points, bases):
+    k, bounds, here = points.z.shape[1], points.bounds, bases.offset[p]
+    start, end = bounds[pairs.first[p]], bounds[pairs.second[p]]
+    n, m = bounds[pairs.first[p] + 1] - start, bounds[pairs.second[p] + 1] - end
+    x, y = behind(pointer(points.z), start * k), behind(pointer(points.z), end * k)
+    flow, total = behind(pointer(bases.flow), here), 0
+    for node in range(n + m):
+        total += flow[node]
+    return _Plan(behind(pointer(bases.parent), here), flow, x, y, n, n + m, total)
 
 
-@numba.njit(nogil=True, cache=True)
-def price_old_plans(todo, first, second, points, bases, values):
+@glued
+def _ends(node, parent, n):
+    """Sender and receiver of the arc between a node and its parent."""
+    return (node, parent - n) if node < n else (parent, node - n)
+
+
+@kernel
+def price_old_plans(todo, pairs, points, bases, values):
     """What the plans of the last solves cost at the points' present places: an upper bound of each new value."""
-    for k in range(todo.size):
-        p = todo[k]
-        if not bases.warm[p]:
-            values[k] = np.inf
+    k = points.z.shape[1]
+    for place in range(todo.size):
+        if not bases.warm[todo[place]]:
+            values[place] = np.inf
             continue
-        start, end, n, nodes = _extent(p, first, second, points)
-        flow = bases.flow[bases.offset[p] : bases.offset[p] + nodes]
-        moved = 0.0
-        for x in range(nodes):
-            if flow[x] > 0:
-                i, j = _ends(x, bases.parent[bases.offset[p] + x], n, start, end)
-                moved += flow[x] * step_cost(points.z, i, j, points.cost)
-        values[k] = moved / flow.sum()
+        plan, moved = _plan_of(todo[place], pairs, points, bases), 0.0
+        for node in range(plan.nodes):
+            if plan.flow[node] > 0:
+                i, j = _ends(node, plan.parent[node], plan.n)
+                moved += plan.flow[node] * step_cost(behind(plan.x, i * k), behind(plan.y, j * k), k, points.cost)
+        values[place] = moved / plan.total
 
 
-@numba.njit(nogil=True, cache=True)
-def _extent(p, first, second, points):
-    """First rows of both distributions of a pair, the first one's size, and the number of nodes."""
-    start, end = points.bounds[first[p]], points.bounds[second[p]]
-    n = points.bounds[first[p] + 1] - start
-    return start, end, n, n + points.bounds[second[p] + 1] - end
-
-
-@numba.njit(nogil=True, cache=True)
-def _ends(x, parent, n, start, end):
-    """Rows of the sender and the receiver of the arc between a node and its parent."""
-    return (start + x, end + parent - n) if x < n else (start + parent, end + x - n)
-
-
-@numba.njit(nogil=True, cache=True)
-def pull_on_points(todo, coefficient, first, second, points, bases, pull):
+@kernel
+def pull_on_points(todo, coefficient, pairs, points, bases, pull):
     """Add each pair's coefficient times the gradient of its value with respect to the projected points.
 
     Mass m sent over the step s costs m|s|, so it pulls its sender along m s/|s| and its receiver the other way: for
     Manhattan costs along m sign(s), for squared ones along 2m s. Points that coincide pull nothing. The plan is
     optimal, so it may be held fixed (Danskin).
     """
-    for k in range(todo.size):
-        p = todo[k]
-        start, end, n, nodes = _extent(p, first, second, points)
-        flow = bases.flow[bases.offset[p] : bases.offset[p] + nodes]
-        total = flow.sum()
-        for x in range(nodes):
-            if flow[x] == 0:
+    k, cost = points.z.shape[1], points.cost
+    for place in range(todo.size):
+        p = todo[place]
+        plan = _plan_of(p, pairs, points, bases)
+        pull_x = behind(pointer(pull), points.bounds[pairs.first[p]] * k)
+        pull_y = behind(pointer(pull), points.bounds[pairs.second[p]] * k)
+        for node in range(plan.nodes):
+            if plan.flow[node] == 0:
                 continue
-            i, j = _ends(x, bases.parent[bases.offset[p] + x], n, start, end)
-            length = step_cost(points.z, i, j, points.cost)
+            i, j = _ends(node, plan.parent[node], plan.n)
+            x, y = behind(plan.x, i * k), behind(plan.y, j * k)
+            length = step_cost(x, y, k, cost)
             if length > 0.0:
-                share = coefficient[k] * flow[x] / (total * slope_divisor(length, points.cost))
-                for c in range(points.z.shape[1]):
-                    step = points.z[i, c] - points.z[j, c]
-                    force = share * (np.sign(step) if points.cost == MANHATTAN else step)
-                    pull[i, c] += force
-                    pull[j, c] -= force
+                share = coefficient[place] * plan.flow[node] / (plan.total * _slope_divisor(length, cost))
+                _pull(x, y, share, k, cost, behind(pull_x, i * k), behind(pull_y, j * k))
 
 
-@numba.njit(nogil=True, cache=True)
-def solve_lines(todo, first, second, points, answers):
-    """The exact values of pairs whose points, sorted within each distribution, lie on a line."""
-    for p in todo:
-        d, e = first[p], second[p]
-        x = points.z[points.bounds[d] : points.bounds[d + 1], 0]
-        y = points.z[points.bounds[e] : points.bounds[e + 1], 0]
-        answers.value[p] = line_value(x, pair_masses(points, d, e), y, pair_masses(points, e, d), points.cost)
-        answers.optimal[p] = True
+@glued
+def _slope_divisor(length, cost):
+    """The slope of a step's cost is the step (for Manhattan: its signs) divided by this."""
+    if cost == MANHATTAN:
+        return 1.0
+    return 0.5 if cost == SQUARED else length
 
 
-@numba.njit(nogil=True, cache=True)
-def pull_on_lines(todo, coefficient, first, second, points, pull):
-    """`pull_on_points` for pairs on a line."""
-    for k in range(todo.size):
-        d, e = first[todo[k]], second[todo[k]]
-        here, there = slice(points.bounds[d], points.bounds[d + 1]), slice(points.bounds[e], points.bounds[e + 1])
-        x, y = points.z[here, 0], points.z[there, 0]
-        a, b = pair_masses(points, d, e), pair_masses(points, e, d)
-        line_pull(x, a, y, b, points.cost, coefficient[k], pull[here, 0], pull[there, 0])
+@glued
+def _pull(x, y, share, k, cost, pull_x, pull_y):
+    for c in range(k):
+        step = x[c] - y[c]
+        if cost == MANHATTAN:
+            step = 1.0 if step > 0.0 else -1.0 if step < 0.0 else 0.0
+        pull_x[c] += share * step
+        pull_y[c] -= share * step
 
 
-@numba.njit(nogil=True, cache=True)
+@kernel
 def pack(which, nodes, bases, parent, level):
     """Copy the trees of these pairs, and the levels of the nodes below their roots; returns how many levels."""
     place, tops = 0, 0
@@ -286,10 +288,11 @@ def pack(which, nodes, bases, parent, level):
     return tops
 
 
-@numba.njit(nogil=True, cache=True)
-def unpack(which, nodes, parent, level, first, second, points, bases):
+@kernel
+def unpack(which, nodes, parent, level, pairs, points, bases, room):
     """Put packed bases where their pairs have theirs."""
     place, tops = 0, 0
+    units, rounded, a = pointer(points.units), pointer(points.rounded), pointer(room.units)
     for p in which:
         start = bases.offset[p]
         for x in range(nodes[p]):
@@ -299,7 +302,10 @@ def unpack(which, nodes, parent, level, first, second, points, bases):
                 bases.potential[start + x] = level[tops]
                 tops += 1
             place += 1
-        here = slice(start, start + nodes[p])
-        a, b = pair_masses(points, first[p], second[p]), pair_masses(points, second[p], first[p])
-        plant(bases.parent[here], bases.flow[here], a, b)
+        low, end = points.bounds[pairs.first[p]], points.bounds[pairs.second[p]]
+        n, m = points.bounds[pairs.first[p] + 1] - low, points.bounds[pairs.second[p] + 1] - end
+        fill_masses(behind(units, low), behind(rounded, low), n, pairs.times_first[p], a)
+        fill_masses(behind(units, end), behind(rounded, end), m, pairs.times_second[p], behind(a, n))
+        parents, flow = behind(pointer(bases.parent), start), behind(pointer(bases.flow), start)
+        plant(tree_at(parents, flow, nodes[p], pointer(room.nodes)), n, a, behind(a, n))
         bases.warm[p] = True

@@ -15,11 +15,15 @@ source's by the cost, and a whole subtree shifts by one number.
 When only the costs change, an optimal tree of before is still feasible: start from it and a few pivots suffice.
 """
 
-import numba
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from .scan import best_of_near, borrowed, gaining_arc, lent_prices, price, set_levels
-from .tree import NOBODY, find_cycle, lent, plant, push, rehang, resize
+from .compiled import glued, inner, larger, shared
+from .scan import best_of_near, gaining_arc, price, set_levels
+from .tree import NOBODY, find_cycle, plant, rehang, resize, send_around
 
 # Rounding in a reduced cost c - u - v is a few units in the last place of its largest term; what is below this share of
 # them is noise, not an improvement.
@@ -29,26 +33,15 @@ ROWS = 32
 _ENDLESS = np.iinfo(np.int64).max
 
 
-@numba.njit(nogil=True, cache=True)
-def _tighten(tree, n, prices, potential):
-    """Potentials that make every arc of the tree tight, from the root down; a component keeps its top source's level.
+class Entering(NamedTuple):
+    """Room for the arcs that are to enter the basis, as pointers; sorted by value."""
 
-    Returns how far any potential moved at most.
-    """
-    root = tree.parent.size - 1
-    moved = 0.0
-    x = tree.next[root]
-    while x >= 0:
-        p = tree.parent[x]
-        if p != root:
-            tight = potential[p] + price(prices, p, x - n) if x >= n else potential[p] - price(prices, x, p - n)
-            moved = max(moved, abs(tight - potential[x]))
-            potential[x] = tight
-        x = tree.next[x]
-    return moved
+    rows: Any  # (ROWS,) int64
+    cols: Any
+    values: Any  # float64
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@glued
 def _leaving(tree, steps_up, steps_down):
     """The arc that blocks flow around the cycle, by its place on its side, and how much flow it lets pass.
 
@@ -56,97 +49,110 @@ def _leaving(tree, steps_up, steps_down):
     of sinks on the sink's. Strict on the source's side, not strict on the sink's: the last blocking arc in the
     direction of the cycle, seen from where the two sides meet. That is what keeps the tree strongly feasible.
     """
-    passing, place, below_source = _ENDLESS, -1, True
+    flow, up, down = tree.flow, tree.up, tree.down
+    passing, place, below_source = np.int64(_ENDLESS), -1, True
     for k in range(0, steps_up, 2):
-        if tree.flow[tree.up[k]] < passing:
-            passing, place = tree.flow[tree.up[k]], k
+        if flow[up[k]] < passing:
+            passing, place = flow[up[k]], k
     for k in range(0, steps_down, 2):
-        if tree.flow[tree.down[k]] <= passing:
-            passing, place, below_source = tree.flow[tree.down[k]], k, False
+        if flow[down[k]] <= passing:
+            passing, place, below_source = flow[down[k]], k, False
     return passing, place, below_source
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@glued
 def _shift(tree, below, potential, shift):
     """Shift the potentials of a subtree; or, where that is less work, all others the other way."""
-    x = below
-    if 2 * tree.size[below] <= potential.size:
+    following = tree.next
+    if 2 * tree.size[below] <= tree.root + 1:
+        x = below
         for _ in range(tree.size[below]):
             potential[x] += shift
-            x = tree.next[x]
+            x = following[x]
         return
-    x = tree.next[potential.size - 1]
+    x = following[tree.root]
     while x != NOBODY:
         if x == below:
-            x = tree.next[tree.last[below]]
+            x = following[tree.last[below]]
             continue
         potential[x] -= shift
-        x = tree.next[x]
+        x = following[x]
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@shared
 def pivot(tree, source, sink, potential, reduced):
-    """Bring the arc source → sink, of negative reduced cost, into the `lent` tree."""
-    source, sink = np.uint32(source), np.uint32(sink)
+    """Bring the arc source → sink, of negative reduced cost, into the tree."""
     steps_up, steps_down = find_cycle(tree, source, sink)
     passing, place, below_source = _leaving(tree, steps_up, steps_down)
     if passing > 0:
-        push(tree, steps_up, steps_down, passing)
-    resize(tree, below_source, place, steps_up, steps_down)
-    if below_source:
-        rehang(tree, source, sink, passing, tree.up[place])
-        _shift(tree, source, potential, -reduced)
-    else:
-        rehang(tree, sink, source, passing, tree.down[place])
-        _shift(tree, sink, potential, reduced)
+        send_around(tree, steps_up, steps_down, passing)
+    leave, top, above = (tree.up[place], source, sink) if below_source else (tree.down[place], sink, source)
+    start_up, start_down, sign = (place + 1, 0, 1) if below_source else (0, place + 1, -1)
+    resize(tree, start_up, steps_up, start_down, steps_down, sign * tree.size[leave])
+    rehang(tree, top, above, passing, leave)
+    _shift(tree, top, potential, -reduced if below_source else reduced)
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
-def _reduced(prices, potential, n, i, j):
+@glued
+def reduced_cost(prices, potential, i, j):
     """The reduced cost of the arc from source i to sink j; 0 where it is not below 0 by more than rounding."""
-    cost = price(prices, i, j)
-    reduced = cost - potential[n + j] + potential[i]
-    noise = NOISE * (abs(cost) + abs(potential[i]) + abs(potential[n + j]))
+    cost, sink = price(prices, i, j), prices.n + j
+    reduced = cost - potential[sink] + potential[i]
+    noise = NOISE * (abs(cost) + abs(potential[i]) + abs(potential[sink]))
     return reduced if reduced < -noise else 0.0
 
 
-@numba.njit(nogil=True, cache=True)
-def _centre(potential):
+@glued
+def _centre(potential, root):
     """Bring potentials back to about 0: shifts lift all of them, and rounding is in proportion to their size.
 
     Not where some are near 0 as they are, which may be small beside the others: they would drown.
     """
-    nodes = potential[:-1]
-    lowest, highest = nodes.min(), nodes.max()
+    lowest, highest = potential[0], potential[0]
+    for x in range(root):
+        lowest = potential[x] if potential[x] < lowest else lowest
+        highest = potential[x] if potential[x] > highest else highest
     middle = 0.5 * lowest + 0.5 * highest
     if abs(middle) > highest - lowest:
-        nodes -= middle
+        for x in range(root):
+            potential[x] -= middle
 
 
-@numba.njit(nogil=True, cache=True)
-def _improve(tree, n, prices, potential, budget):
+@glued
+def insert_arc(entering, count, i, j, value):
+    """Put an arc into its place among the first `count`, which are sorted by value."""
+    rows, cols, values = entering
+    k = count
+    while k > 0 and values[k - 1] > value:
+        rows[k], cols[k], values[k] = rows[k - 1], cols[k - 1], values[k - 1]
+        k -= 1
+    rows[k], cols[k], values[k] = i, j, value
+
+
+@inner
+def improve(tree, prices, potential, budget, entering):
     """Pivot until a whole round over the rows finds no arc to gain by; returns the number of pivots.
 
     The best arcs of some rows are collected; then they enter in the order of what they promised, if they still gain.
     Looking at many rows for each pivot would save pivots, but cost more than it saves. The last round is careful: it
     prices every arc of which rounding does not allow to say that it cannot gain.
     """
-    tree, prices, potential = lent(tree), lent_prices(prices), borrowed(potential)
-    rows, cols, values = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64), np.empty(ROWS)
-    pivots, clean, i, careful = 0, 0, 0, False
+    n = prices.n
+    pivots, clean, careful = 0, 0, False
+    i: Any = np.int64(0)  # for a plain 0, numba would compile what is called with it once more
     while pivots < budget:
         if i < ROWS and pivots > 0:  # once a round
-            _centre(potential)
+            _centre(potential, tree.root)
         count = 0
-        highest = set_levels(prices.rough, potential)
+        highest = set_levels(prices, potential)
         for _ in range(ROWS):
             if careful:
                 j = best_of_near(prices, i, potential, highest)
-                gain = _reduced(prices, potential, n, i, j)
+                gain = reduced_cost(prices, potential, i, j)
             else:
-                gain, j = gaining_arc(prices.rough, i, potential, highest)
+                gain, j = gaining_arc(prices, i, potential, highest)
             if gain < 0.0:
-                insert_arc(rows, cols, values, count, i, j, gain)
+                insert_arc(entering, count, i, j, gain)
                 count += 1
             else:
                 clean += 1
@@ -154,9 +160,10 @@ def _improve(tree, n, prices, potential, budget):
             if clean >= n:
                 break
         for k in range(count):
-            reduced = _reduced(prices, potential, n, rows[k], cols[k])
+            source, j = entering.rows[k], entering.cols[k]
+            reduced = reduced_cost(prices, potential, source, j)
             if reduced < 0.0 and pivots < budget:
-                pivot(tree, rows[k], n + cols[k], potential, reduced)
+                pivot(tree, source, n + j, potential, reduced)
                 pivots += 1
                 clean = 0  # what was clean before may not be now
         if clean >= n:
@@ -166,82 +173,91 @@ def _improve(tree, n, prices, potential, budget):
     return pivots
 
 
-@numba.njit(nogil=True, cache=True)
-def insert_arc(rows, cols, values, count, i, j, value):
-    """Put an arc into its place among the first `count`, which are sorted by value."""
-    k = count
-    while k > 0 and values[k - 1] > value:
-        rows[k], cols[k], values[k] = rows[k - 1], cols[k - 1], values[k - 1]
-        k -= 1
-    rows[k], cols[k], values[k] = i, j, value
+@inner
+def _tighten(tree, prices, potential):
+    """Potentials that make every arc of the tree tight, from the root down; a component keeps its top source's level.
 
-
-@numba.njit(nogil=True, cache=True)
-def optimise(prices, a, b, parent, flow, potential, max_pivots):
-    """Take the basis in `parent` to optimality, in place, with its flows and potentials.
-
-    `potential` gives the levels of the components to start from. Returns (pivots, optimal, feasible): not feasible
-    means that the basis does not fit these masses, and nothing was done.
+    Returns how far any potential moved at most.
     """
-    n = a.size
-    tree, feasible = plant(parent, flow, a, b)
-    if not feasible:
-        return 0, False, False
-    _centre(potential)
-    _tighten(tree, n, prices, potential)
-    pivots, may_cut = 0, True
-    while pivots < max_pivots:
-        done = _improve(tree, n, prices, potential, max_pivots - pivots)
-        pivots += done
-        # Shifts add rounding errors; if fresh potentials differ from the shifted ones, look once more.
-        drift = _tighten(tree, n, prices, potential)
-        settled = done == 0 or drift <= NOISE * np.abs(potential).max()
-        if pivots < max_pivots and settled:
-            if not (may_cut and cut_idle_arcs(tree, n, potential, _dearest(tree, n, prices))):
-                return pivots, True, True
-            may_cut = False
-            tree, _ = plant(parent, flow, a, b)
-            _tighten(tree, n, prices, potential)
-    return pivots, False, True
+    n, moved = prices.n, 0.0
+    x = tree.next[tree.root]
+    while x >= 0:
+        p = tree.parent[x]
+        if p != tree.root:
+            cost = price_to_parent(prices, x, p)
+            tight = potential[p] + cost if x >= n else potential[p] - cost
+            moved = larger(moved, abs(tight - potential[x]))
+            potential[x] = tight
+        x = tree.next[x]
+    return moved
 
 
-@numba.njit(nogil=True, cache=True)
-def _dearest(tree, n, prices):
-    """The largest cost that is paid."""
-    paid = 0.0
-    for x in range(tree.parent.size - 1):
-        if tree.flow[x] > 0:
-            paid = max(paid, abs(_price_to_parent(prices, n, x, tree.parent[x])))
-    return paid
-
-
-@numba.njit(nogil=True, cache=True, inline="always")
-def _price_to_parent(prices, n, x, parent):
+@glued
+def price_to_parent(prices, x, parent):
+    """What the arc between a node and its parent costs."""
+    n = prices.n
     return price(prices, x, parent - n) if x < n else price(prices, parent, x - n)
 
 
-@numba.njit(nogil=True, cache=True)
+@glued
+def optimise(tree, prices, a, b, potential, max_pivots, entering):
+    """Take the basis in the parents of the tree to optimality, in place, with its flows and potentials.
+
+    `potential` gives the levels of the components to start from. Returns the number of pivots and whether the basis is
+    optimal; -1 where the basis does not fit these masses, and nothing was done.
+    """
+    if not plant(tree, prices.n, a, b):
+        return -1, False
+    _centre(potential, tree.root)
+    _tighten(tree, prices, potential)
+    pivots, may_cut = 0, True
+    while pivots < max_pivots:
+        done = improve(tree, prices, potential, max_pivots - pivots, entering)
+        pivots += done
+        # Shifts add rounding errors; if fresh potentials differ from the shifted ones, look once more.
+        drift = _tighten(tree, prices, potential)
+        settled = done == 0 or drift <= NOISE * largest(potential, tree.root + 1)
+        if pivots < max_pivots and settled:
+            if not (may_cut and cut_idle_arcs(tree, prices.n, potential, paid_costs(tree, prices)[1])):
+                return pivots, True
+            may_cut = False
+            plant(tree, prices.n, a, b)
+            _tighten(tree, prices, potential)
+    return pivots, False
+
+
+@glued
+def largest(numbers, count):
+    """The largest size of any of the numbers."""
+    size = 0.0
+    for k in range(count):
+        size = larger(size, abs(numbers[k]))
+    return size
+
+
+@glued
 def cut_idle_arcs(tree, n, potential, paid):
     """Cut the arcs without flow, if potentials are far larger than the costs that are paid; returns whether they were.
 
     Where a huge cost bars an arc, the arc may stand in the tree idly, and potentials beyond it are as huge: what is
     left of their digits is too few for the small costs. Cut off, the parts begin again at level 0.
     """
-    if np.abs(potential).max() <= 100.0 * paid:
+    if largest(potential, tree.root + 1) <= 100.0 * paid:
         return False
-    root = tree.parent.size - 1
     for x in range(n):  # in a strongly feasible tree, only a source's arc to its parent can be idle
         if tree.flow[x] == 0:
-            tree.parent[x] = root
+            tree.parent[x] = tree.root
             potential[x] = 0.0
     return True
 
 
-@numba.njit(nogil=True, cache=True)
-def shipping_cost(prices, n, parent, flow):
-    """Flow times cost, summed over the arcs of the tree in node order."""
-    total = 0.0
-    for x in range(parent.size - 1):
-        if flow[x] > 0:
-            total += flow[x] * _price_to_parent(prices, n, x, parent[x])
-    return total
+@inner
+def paid_costs(tree, prices):
+    """Flow times cost, summed over the arcs of the tree in node order; and the dearest arc that carries flow."""
+    total, dearest = 0.0, 0.0
+    for x in range(tree.root):
+        if tree.flow[x] > 0:
+            cost = price_to_parent(prices, x, tree.parent[x])
+            total += tree.flow[x] * cost
+            dearest = larger(dearest, abs(cost))
+    return total, dearest

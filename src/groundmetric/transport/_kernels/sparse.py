@@ -12,15 +12,16 @@ Nodes, trees and potentials are those of `simplex`; z holds the points of all no
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from .costs import MANHATTAN, SQUARED, fill_distances, fill_manhattan, step_cost
-from .scan import smaller
-from .simplex import NOISE, ROWS, cut_idle_arcs, insert_arc, pivot
-from .tree import hung_forest, lent, plant
+from ...metrics.base import Cost
+from .compiled import behind, glued, inner, kernel, larger, pointer, smaller
+from .costs import EUCLIDEAN, MANHATTAN, SQUARED, fill_distances, fill_manhattan, step_cost
+from .forest import hung_forest, sort_places
+from .simplex import NOISE, ROWS, Entering, cut_idle_arcs, insert_arc, largest, pivot
+from .tree import TREE_ROOM, plant, tree_at
 
 _BLOCK = 64
 GROUP = 8
@@ -52,214 +53,261 @@ def no_candidates(n: int, room: int) -> Candidates:
     return Candidates(np.empty((n, room), np.int32), np.empty((n, room)), np.zeros(n, np.int64))
 
 
-@numba.njit(nogil=True, cache=True)
-def noise_of(potential):
+def in_blocks(points: np.ndarray, cost: int) -> Blocks:
+    """Points in `halving_order` as Blocks."""
+    n, k = points.shape
+    n_blocks = -(-n // _BLOCK)
+    columns = np.zeros((n_blocks * _BLOCK, k))
+    columns[:n] = points
+    starts = np.arange(0, n, _BLOCK)
+    centres = 0.5 * (np.minimum.reduceat(points, starts) + np.maximum.reduceat(points, starts))
+    away = Cost(cost).norm(points - np.repeat(centres, _BLOCK, axis=0)[:n])
+    columns = np.ascontiguousarray(columns.reshape(n_blocks, _BLOCK, k).transpose(0, 2, 1))
+    return Blocks(columns, np.ascontiguousarray(centres.T), np.maximum.reduceat(away, starts), n, cost)
+
+
+@glued
+def noise_of(potential, nodes):
     """How far rounding may move reduced costs.
 
     Potentials add costs up along the paths of the tree, which may lead through parts where they are far larger: what
     counts is the largest of all, and the length of the paths, which grows with the tree.
     """
-    return 3.0 * NOISE * max(1.0, potential.size / 1000.0) * np.abs(potential[:-1]).max()
+    return 3.0 * NOISE * larger(nodes / 1000.0, 1.0) * largest(potential, nodes - 1)
 
 
-@numba.njit(nogil=True, cache=True)
+@glued
 def reduced_cost(price, potential, source, sink, noise):
     """The reduced cost of an arc of this price; 0 where it is not below 0 by more than noise."""
     reduced = price - potential[sink] + potential[source]
     return reduced if reduced < -noise else 0.0
 
 
-@numba.njit(nogil=True, cache=True)
-def in_blocks(points, cost):
-    """Points in `halving_order` as Blocks."""
-    n, k = points.shape
-    n_blocks = (n + _BLOCK - 1) // _BLOCK
-    columns, centres = np.zeros((n_blocks, k, _BLOCK)), np.zeros((k, n_blocks))
-    radius, away = np.zeros(n_blocks), np.empty((1, _BLOCK))
-    for block in range(n_blocks):
-        some = points[block * _BLOCK : (block + 1) * _BLOCK]
-        columns[block, :, : some.shape[0]] = some.T
-        for c in range(k):
-            centres[c, block] = 0.5 * (some[:, c].min() + some[:, c].max())
-        _fill_norms(np.ascontiguousarray(centres[:, block]).reshape(1, k), columns[block], cost, away)
-        radius[block] = away[0, : some.shape[0]].max()
-    return Blocks(columns, centres, radius, n, cost)
-
-
-@numba.njit(nogil=True, cache=True)
-def _fill_norms(x, columns, cost, out):
-    """The norm that costs are made of, between the row x (1, k) and columns."""
+@inner
+def _fill_steps(x, columns, m, k, cost, out):
+    """What the steps from the point x to columns (k, m) cost."""
     if cost == MANHATTAN:
-        fill_manhattan(x, columns, out)
+        fill_manhattan(x, columns, 1, m, k, out)
     else:
-        fill_distances(x, columns, False, out)
+        fill_distances(x, columns, 1, m, k, cost == SQUARED, out)
 
 
-@numba.njit(nogil=True, cache=True)
-def _fill_floors(x, blocks, tops, norms, floors):
-    """What a step from x to a sink of each block, less the sink's potential, costs at least."""
-    _fill_norms(x, blocks.centres, blocks.cost, norms)
-    for block in range(floors.size):
-        way, radius = norms[0, block], blocks.radius[block]
-        near = max(way - radius - _SLACK * (way + radius), 0.0)
-        floors[block] = (near * near if blocks.cost == SQUARED else near) - tops[block]
+class _Search(NamedTuple):
+    """Blocks of sinks with their potentials, and room for the cheapest sinks from one point: pointers and numbers."""
+
+    columns: Any
+    centres: Any
+    radius: Any
+    heights: Any  # (n_blocks, 64) potentials, minus infinity behind the last
+    tops: Any  # (n_blocks,) the highest of each block
+    floors: Any  # (n_blocks,) room, as the following
+    row: Any  # (64,)
+    places: Any  # (width,) int64
+    values: Any
+    width: int
+    n_blocks: int
+    k: int
+    cost: int
 
 
-@numba.njit(nogil=True, cache=True)
-def _padded(v, n_blocks):
-    """Potentials in blocks, minus infinity behind the last, and the highest of each block."""
+class Heights(NamedTuple):
+    """Potentials in blocks, and room; see `_Search`."""
+
+    heights: np.ndarray
+    tops: np.ndarray
+    floors: np.ndarray
+    row: np.ndarray
+    places: np.ndarray
+    values: np.ndarray
+
+
+def _in_heights(v: np.ndarray, n_blocks: int, width: int) -> Heights:
     heights = np.full((n_blocks, _BLOCK), -np.inf)
-    tops = np.empty(n_blocks)
-    for block in range(n_blocks):
-        some = v[block * _BLOCK : (block + 1) * _BLOCK]
-        heights[block, : some.size] = some
-        tops[block] = some.max()
-    return heights, tops
+    heights.ravel()[: v.size] = v
+    room = np.empty(n_blocks), np.empty(_BLOCK), np.empty(width, np.int64), np.empty(width)
+    return Heights(heights, heights.max(axis=1), *room)
 
 
-@numba.njit(nogil=True, cache=True)
-def _scan_block(x, blocks, block, heights, limit, places, values, count, row):
+@glued
+def _search_of(blocks, room):
+    return _Search(
+        pointer(blocks.columns),
+        pointer(blocks.centres),
+        pointer(blocks.radius),
+        pointer(room.heights),
+        pointer(room.tops),
+        pointer(room.floors),
+        pointer(room.row),
+        pointer(room.places),
+        pointer(room.values),
+        room.values.size,
+        blocks.radius.size,
+        blocks.columns.shape[1],
+        blocks.cost,
+    )
+
+
+@inner
+def _scan_block(x, search, block, limit, count):
     """Take what is below the limit in a block into the sorted list; returns its new length and the new limit."""
-    if blocks.cost == MANHATTAN:
-        fill_manhattan(x, blocks.columns[block], row)
-    else:
-        fill_distances(x, blocks.columns[block], blocks.cost == SQUARED, row)
-    less, lowest = row[0], np.inf
+    less, heights = search.row, behind(search.heights, block * _BLOCK)
+    places, values, width = search.places, search.values, search.width
+    _fill_steps(x, behind(search.columns, block * _BLOCK * search.k), _BLOCK, search.k, search.cost, less)
+    lowest = np.inf
     for j in range(_BLOCK):
         less[j] -= heights[j]
-        lowest = smaller(less[j], lowest)  # type: ignore[call-arg]
+        lowest = smaller(less[j], lowest)
     if lowest >= limit:
         return count, limit
     for j in range(_BLOCK):
         if less[j] < limit:
-            count = min(count + 1, values.size)
+            count = count + 1 if count < width else width
             k = count - 1
             while k > 0 and values[k - 1] > less[j]:
                 places[k], values[k] = places[k - 1], values[k - 1]
                 k -= 1
             places[k], values[k] = block * _BLOCK + j, less[j]
-            if count == values.size:
-                limit = min(limit, values[count - 1])
+            if count == width and values[count - 1] < limit:
+                limit = values[count - 1]
     return count, limit
 
 
-@numba.njit(nogil=True, cache=True)
-def _cheapest_sinks(x, blocks, heights, limit, places, values, floors, row):
+@inner
+def _cheapest_sinks(x, search, limit):
     """The cheapest sinks from x below the limit, sorted, as many as there is room for; returns their number.
 
-    The most promising block comes first: what it holds rules most others out.
+    Floors say what a step from x to a sink of each block, less the sink's potential, costs at least. The most promising
+    block comes first: what it holds rules most others out.
     """
-    count, best = 0, np.argmin(floors)
-    if floors[best] < limit:
-        count, limit = _scan_block(x, blocks, best, heights[best], limit, places, values, count, row)
-    for block in range(floors.size):
-        if floors[block] < limit and block != best:
-            count, limit = _scan_block(x, blocks, block, heights[block], limit, places, values, count, row)
+    floors, cost = search.floors, search.cost
+    _fill_steps(x, search.centres, search.n_blocks, search.k, MANHATTAN if cost == MANHATTAN else EUCLIDEAN, floors)
+    best = 0
+    for block in range(search.n_blocks):
+        way, radius = floors[block], search.radius[block]
+        near = larger(way - radius - _SLACK * (way + radius), 0.0)
+        floors[block] = (near * near if cost == SQUARED else near) - search.tops[block]
+        best = block if floors[block] < floors[best] else best
+    count = 0
+    for turn in range(-1, search.n_blocks):
+        block = best if turn < 0 else turn
+        if floors[block] < limit and turn != best:
+            count, limit = _scan_block(x, search, block, limit, count)
     return count
 
 
-@numba.njit(nogil=True, cache=True)
-def add_candidates(z, blocks, potential, width, only_gaining, candidates, least):
+def add_candidates(
+    z: np.ndarray,
+    blocks: Blocks,
+    potential: np.ndarray,
+    width: int,
+    only_gaining: bool,
+    candidates: Candidates,
+    least: np.ndarray,
+) -> int:
     """Add the cheapest arcs of every source to its candidates: up to `width`, and only gaining ones if asked.
 
     z holds the points of all sources, then of all sinks. `least` becomes the largest potential that the sinks' allow
     each source (or its own, where that is not more). Returns the number of arcs added.
     """
-    n, n_blocks = least.size, blocks.radius.size
-    heights, tops = _padded(potential[n : n + blocks.n_points], n_blocks)
-    places, values, row = np.empty(width, np.int64), np.empty(width), np.empty((1, _BLOCK))
-    norms, floors = np.empty((1, n_blocks)), np.empty(n_blocks)
-    added, noise = 0, noise_of(potential)
+    n = least.size
+    heights = _in_heights(potential[n : n + blocks.n_points], blocks.radius.size, width)
+    return fill_candidates(z, blocks, heights, potential, only_gaining, candidates, least)
+
+
+@kernel
+def fill_candidates(z, blocks, heights, potential, only_gaining, candidates, least):
+    """`add_candidates`, with potentials in blocks."""
+    search, points, levels = _search_of(blocks, heights), pointer(z), pointer(potential)
+    n, k, room = least.size, search.k, candidates.sinks.shape[1]
+    added, noise = 0, noise_of(levels, potential.size)
     for i in range(n):
-        x = z[i : i + 1]
-        _fill_floors(x, blocks, tops, norms, floors)
-        least[i] = -potential[i] if only_gaining else np.inf
-        count = _cheapest_sinks(x, blocks, heights, least[i], places, values, floors, row)
+        x = behind(points, i * k)
+        least[i] = -levels[i] if only_gaining else np.inf
+        count = _cheapest_sinks(x, search, least[i])
         if count > 0:
-            least[i] = values[0]
-        _make_room(candidates, i, count, potential)
-        for k in range(count):
-            sink = n + places[k]
-            price = step_cost(z, i, sink, blocks.cost)  # what the potentials have drowned of it, it needs again
-            if only_gaining and reduced_cost(price, potential, i, sink, noise) == 0.0:
+            least[i] = search.values[0]
+        sinks, prices = behind(pointer(candidates.sinks), i * room), behind(pointer(candidates.prices), i * room)
+        number = _drop_dearest(sinks, prices, candidates.number[i], room - count, levels)
+        for place in range(count):
+            sink = n + search.places[place]
+            price = step_cost(
+                x, behind(points, sink * k), k, blocks.cost
+            )  # what potentials drown of it, it needs again
+            if only_gaining and reduced_cost(price, levels, i, sink, noise) == 0.0:
                 continue
-            candidates.sinks[i, candidates.number[i]] = sink
-            candidates.prices[i, candidates.number[i]] = price
-            candidates.number[i] += 1
+            sinks[number], prices[number] = sink, price
+            number += 1
             added += 1
+        candidates.number[i] = number
     return added
 
 
-@numba.njit(nogil=True, cache=True)
-def _make_room(candidates, i, wanted, potential):
-    """Drop the dearest candidates of a source until there is room for so many."""
-    sinks, prices = candidates.sinks[i], candidates.prices[i]
-    while candidates.number[i] + wanted > sinks.size:
+@inner
+def _drop_dearest(sinks, prices, number, most, potential):
+    """Drop the dearest candidates of a source until there are so many at most; returns their number."""
+    while number > most:
         worst, dearest = 0, -np.inf
-        for k in range(candidates.number[i]):
+        for k in range(number):
             if prices[k] - potential[sinks[k]] > dearest:
                 worst, dearest = k, prices[k] - potential[sinks[k]]
-        candidates.number[i] -= 1
-        last = candidates.number[i]
-        sinks[worst], prices[worst] = sinks[last], prices[last]
+        number -= 1
+        sinks[worst], prices[worst] = sinks[number], prices[number]
+    return number
 
 
-@numba.njit(nogil=True, cache=True)
-def allowed_potentials(points, blocks, heights):
+def allowed_potentials(points: np.ndarray, blocks: Blocks, heights: np.ndarray) -> np.ndarray:
     """The largest potentials at other points that the heights of the points in blocks allow."""
-    n_blocks = blocks.radius.size
-    padded, tops = _padded(heights, n_blocks)
-    places, values, row = np.empty(1, np.int64), np.empty(1), np.empty((1, _BLOCK))
-    norms, floors = np.empty((1, n_blocks)), np.empty(n_blocks)
     allowed = np.empty(points.shape[0])
-    for i in range(points.shape[0]):
-        x = points[i : i + 1]
-        _fill_floors(x, blocks, tops, norms, floors)
-        _cheapest_sinks(x, blocks, padded, np.inf, places, values, floors, row)
-        allowed[i] = values[0]
+    fill_allowed(points, blocks, _in_heights(heights, blocks.radius.size, 1), allowed)
     return allowed
 
 
-@numba.njit(nogil=True, cache=True)
-def _price(tree, n, z, cost, potential):
+@kernel
+def fill_allowed(points, blocks, heights, allowed):
+    """`allowed_potentials`, with potentials in blocks."""
+    search, x = _search_of(blocks, heights), pointer(points)
+    for i in range(allowed.size):
+        _cheapest_sinks(behind(x, i * search.k), search, np.inf)
+        allowed[i] = search.values[0]
+
+
+@inner
+def _tighten(tree, n, z, k, cost, potential):
     """Potentials that make every arc of the tree tight; a component keeps its top source's level."""
-    root = tree.parent.size - 1
-    x = tree.next[root]
+    x = tree.next[tree.root]
     while x >= 0:
         p = tree.parent[x]
-        if p != root:
-            length = step_cost(z, x, p, cost)
+        if p != tree.root:
+            length = step_cost(behind(z, x * k), behind(z, p * k), k, cost)
             potential[x] = potential[p] + length if x >= n else potential[p] - length
         x = tree.next[x]
 
 
-@numba.njit(nogil=True, cache=True)
-def _cheapest_candidate(candidates, i, potential):
+@glued
+def _cheapest_candidate(sinks, prices, number, potential):
     """Place of the cheapest candidate of a source, -1 where it has none."""
     lowest, best = np.inf, -1
-    for k in range(candidates.number[i]):
-        less = candidates.prices[i, k] - potential[candidates.sinks[i, k]]
+    for k in range(number):
+        less = prices[k] - potential[sinks[k]]
         if less < lowest:
             lowest, best = less, k
     return best
 
 
-@numba.njit(nogil=True, cache=True)
-def _improve(tree, n, candidates, potential, budget):
+@inner
+def _improve(tree, n, sinks, prices, number, room, potential, budget, entering):
     """Pivot until no candidate gains, as `simplex` does with all arcs; returns the number of pivots."""
-    tree = lent(tree)
-    rows, places, values = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64), np.empty(ROWS)
     pivots, clean, i = 0, 0, 0
-    noise = noise_of(potential)
+    noise = noise_of(potential, tree.root + 1)
     while clean < n and pivots < budget:
         count = 0
         for _ in range(ROWS):
-            k = _cheapest_candidate(candidates, i, potential)
+            k = _cheapest_candidate(behind(sinks, i * room), behind(prices, i * room), number[i], potential)
             reduced = 0.0
             if k >= 0:
-                reduced = reduced_cost(candidates.prices[i, k], potential, i, candidates.sinks[i, k], noise)
+                reduced = reduced_cost(prices[i * room + k], potential, i, sinks[i * room + k], noise)
             if reduced < 0.0:
-                insert_arc(rows, places, values, count, i, k, reduced)
+                insert_arc(entering, count, i, k, reduced)
                 count += 1
             else:
                 clean += 1
@@ -267,82 +315,129 @@ def _improve(tree, n, candidates, potential, budget):
             if clean >= n:
                 break
         for entry in range(count):
-            source, k = rows[entry], places[entry]
-            sink = candidates.sinks[source, k]
-            reduced = reduced_cost(candidates.prices[source, k], potential, source, sink, noise)
+            source = entering.rows[entry]
+            place = source * room + entering.cols[entry]
+            reduced = reduced_cost(prices[place], potential, source, sinks[place], noise)
             if reduced < 0.0 and pivots < budget:
-                pivot(tree, source, sink, potential, reduced)
+                pivot(tree, source, np.int64(sinks[place]), potential, reduced)
                 pivots += 1
                 clean = 0
     return pivots
 
 
-@numba.njit(nogil=True, cache=True)
-def optimise_candidates(z, cost, candidates, a, b, parent, flow, potential, max_pivots):
+class TreeRoom(NamedTuple):
+    """Room for a tree and for arcs that are to enter it."""
+
+    nodes: np.ndarray
+    arcs: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def for_nodes(cls, nodes: int) -> TreeRoom:
+        return cls(np.empty(TREE_ROOM * nodes, np.int32), np.empty(2 * ROWS, np.int64), np.empty(ROWS))
+
+
+@kernel
+def optimise_candidates(z, cost, candidates, a, b, parent, flow, potential, max_pivots, room):
     """Take the basis in `parent` to the best that the candidates allow, in place; returns the number of pivots."""
-    tree, _ = plant(parent, flow, a, b)
+    n, nodes, k, points, levels = a.size, parent.size, z.shape[1], pointer(z), pointer(potential)
+    tree = tree_at(pointer(parent), pointer(flow), nodes, pointer(room.nodes))
+    entering = Entering(pointer(room.arcs), behind(pointer(room.arcs), ROWS), pointer(room.values))
+    sinks, prices, number = pointer(candidates.sinks), pointer(candidates.prices), pointer(candidates.number)
+    plant(tree, n, pointer(a), pointer(b))
     pivots, done = 0, 1
     while done > 0 and pivots < max_pivots:
         # Pivots shift all levels a little, and rounding adds up: from time to time both begin anew.
-        potential[:-1] -= potential[:-1].mean()
-        _price(tree, a.size, z, cost, potential)
-        done = _improve(tree, a.size, candidates, potential, min(max_pivots - pivots, 10 * potential.size))
+        mean = 0.0
+        for x in range(nodes - 1):
+            mean += levels[x]
+        mean /= nodes - 1
+        for x in range(nodes - 1):
+            levels[x] -= mean
+        _tighten(tree, n, points, k, cost, levels)
+        budget = max_pivots - pivots if max_pivots - pivots < 10 * nodes else 10 * nodes
+        done = _improve(tree, n, sinks, prices, number, candidates.sinks.shape[1], levels, budget, entering)
         pivots += done
-    _price(tree, a.size, z, cost, potential)
+    _tighten(tree, n, points, k, cost, levels)
     return pivots
 
 
-@numba.njit(nogil=True, cache=True)
-def paid_costs(z, cost, parent, flow):
-    """Flow times cost summed over the arcs of the tree, and the dearest arc that carries flow."""
-    total, dearest = 0.0, 0.0
-    for x in range(parent.size - 1):
-        if flow[x] > 0:
-            length = step_cost(z, x, parent[x], cost)
-            total += flow[x] * length
-            dearest = max(dearest, length)
-    return total, dearest
+def paid_costs(z: np.ndarray, cost: int, parent: np.ndarray, flow: np.ndarray) -> tuple[float, float]:
+    """Flow times cost summed over the arcs of the tree in node order, and the dearest arc that carries flow."""
+    nodes = np.flatnonzero(flow[:-1] > 0)
+    steps = z[nodes] - z[parent[nodes]]
+    if cost == MANHATTAN:
+        lengths = in_turn(np.abs(steps))
+    else:
+        lengths = in_turn(steps * steps)
+        lengths = lengths if cost == SQUARED else np.sqrt(lengths)
+    return float(np.cumsum(flow[nodes] * lengths)[-1]), float(lengths.max())
 
 
-@numba.njit(nogil=True, cache=True)
-def drop_idle_arcs(a, b, parent, flow, potential, paid):
+def in_turn(terms: np.ndarray) -> np.ndarray:
+    """The sum of each row, one after the other, as kernels add them."""
+    return np.cumsum(terms, axis=1)[:, -1]
+
+
+@kernel
+def drop_idle_arcs(a, b, parent, flow, potential, paid, room):
     """`simplex.cut_idle_arcs` for the basis in `parent`."""
-    tree, _ = plant(parent, flow, a, b)
-    return cut_idle_arcs(tree, a.size, potential, paid)
+    tree = tree_at(pointer(parent), pointer(flow), parent.size, pointer(room.nodes))
+    plant(tree, a.size, pointer(a), pointer(b))
+    return cut_idle_arcs(tree, a.size, pointer(potential), paid)
 
 
 def group_size(n_points: int) -> int:
     return GROUP if n_points > FEW else 1
 
 
-@numba.njit(nogil=True, cache=True)
-def halving_order(points):
+def halving_order(points: np.ndarray) -> np.ndarray:
     """The order itself: the points' places, one behind the other."""
-    order = np.arange(points.shape[0])
-    todo = [(0, points.shape[0])]
-    while len(todo) > 0:
-        low, high = todo.pop()
-        if high - low <= GROUP:
-            continue
-        unit = GROUP
-        while unit * GROUP < high - low:
-            unit *= GROUP
-        here = order[low:high].copy()
-        order[low:high] = here[np.argsort(points[here, _widest_axis(points, here)])]
-        pieces = (high - low + unit - 1) // unit
-        middle = low + unit * ((pieces + 1) // 2)
-        todo.append((low, middle))
-        todo.append((middle, high))
+    n = points.shape[0]
+    order = np.arange(n)
+    # Room for the piece at hand, its coordinates and its order; and for the ends of pieces.
+    fill_halving_order(
+        points, order, np.empty(n, np.int64), np.empty(n), np.empty(n, np.int32), np.empty(n + 128, np.int32)
+    )
     return order
 
 
-@numba.njit(nogil=True, cache=True)
-def _widest_axis(points, here):
+@kernel
+def fill_halving_order(points, order, piece, keys, places, stack):
+    """`halving_order`, from all places in any order."""
+    k, z, todo, top = points.shape[1], pointer(points), pointer(stack), 2
+    here, coordinates, sorting = pointer(piece), pointer(keys), pointer(places)
+    todo[0], todo[1] = 0, points.shape[0]
+    while top > 0:
+        top -= 2
+        low, high = np.int64(todo[top]), np.int64(todo[top + 1])
+        size = high - low
+        if size <= GROUP:
+            continue
+        unit = GROUP
+        while unit * GROUP < size:
+            unit *= GROUP
+        for i in range(size):
+            here[i] = order[low + i]
+        axis = _widest_axis(z, k, here, size)
+        for i in range(size):
+            coordinates[i] = z[here[i] * k + axis]
+        sort_places(coordinates, size, sorting, behind(todo, top))
+        for i in range(size):
+            order[low + i] = here[sorting[i]]
+        middle = low + unit * (((size + unit - 1) // unit + 1) // 2)
+        todo[top], todo[top + 1], todo[top + 2], todo[top + 3] = low, middle, middle, high
+        top += 4
+
+
+@inner
+def _widest_axis(points, k, here, size):
     widest, axis = -1.0, 0
-    for c in range(points.shape[1]):
+    for c in range(k):
         lowest, highest = np.inf, -np.inf
-        for i in here:
-            lowest, highest = min(lowest, points[i, c]), max(highest, points[i, c])
+        for i in range(size):
+            coordinate = points[here[i] * k + c]
+            lowest, highest = smaller(coordinate, lowest), larger(coordinate, highest)
         if highest - lowest > widest:
             widest, axis = highest - lowest, c
     return axis
@@ -357,19 +452,24 @@ def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.add.reduceat(points * shares[:, None], starts, axis=0), sums
 
 
-@numba.njit(nogil=True, cache=True)
-def refined_basis(parent, flow, a, b, size_a, size_b):
+def refined_basis(
+    parent: np.ndarray, flow: np.ndarray, a: np.ndarray, b: np.ndarray, size_a: int, size_b: int
+) -> np.ndarray:
     """A basis for sources of mass a and sinks of mass b from the basis of their groups, runs of size_a and of size_b.
 
     What one group ships to another, its points ship in order. The arcs of a basis form a forest, and so do these: the
     shipments of one arc are a chain, and two chains share at most a point, where their arcs share a group.
     """
-    n_groups = (a.size + size_a - 1) // size_a
-    left, room = a.copy(), b.copy()
-    front_a = np.arange(n_groups) * size_a
-    front_b = np.arange((b.size + size_b - 1) // size_b) * size_b
     arcs = np.empty((a.size + b.size + parent.size, 2), np.int64)
-    count = 0
+    fronts = np.arange(0, a.size, size_a), np.arange(0, b.size, size_b)
+    count = fill_arcs(parent, flow, a.copy(), b.copy(), *fronts, arcs)
+    return hung_forest(arcs[:count], a.size, b.size)
+
+
+@kernel
+def fill_arcs(parent, flow, left, room, front_a, front_b, arcs):
+    """The arcs of `refined_basis`; returns their number. Fronts: of each group, the first point with something left."""
+    n_groups, count = front_a.size, 0
     for node in range(parent.size - 1):
         amount, above = flow[node], parent[node]
         tail, head = (node, above - n_groups) if node < n_groups else (above, node - n_groups)
@@ -379,10 +479,11 @@ def refined_basis(parent, flow, a, b, size_a, size_b):
             while room[front_b[head]] == 0:
                 front_b[head] += 1
             i, j = front_a[tail], front_b[head]
-            shipped = min(amount, left[i], room[j])
+            shipped = left[i] if left[i] < room[j] else room[j]
+            shipped = amount if amount < shipped else shipped
             amount -= shipped
             left[i] -= shipped
             room[j] -= shipped
-            arcs[count] = i, a.size + j
+            arcs[count, 0], arcs[count, 1] = i, left.size + j
             count += 1
-    return hung_forest(arcs[:count], a.size, b.size)
+    return count

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from ...distributions import Distributions
 from ...metrics.base import Cost, GroundMetric
-from .._kernels.pairs import ship_in_order
+from .._kernels.lines import ship_in_order
 from ..cohort import is_projection
 from ..plan import Plan, Status
 from ..problem import TOTAL, integer_masses

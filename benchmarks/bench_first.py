@@ -1,0 +1,67 @@
+"""The first call on a fresh machine, which compiles kernels, and the same call in later processes: seconds of the CPU.
+
+Every call runs in a process of its own, with a folder of compiled kernels that is empty, that holds what a fit has left
+there, or what the call itself has. Seconds are those of the whole process, imports and all: user and system.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+START = """
+import warnings
+import numpy as np
+import groundmetric as gm
+warnings.simplefilter("ignore")
+random = np.random.default_rng(0)
+labels = np.repeat(["a", "b"], 6)
+points = random.normal(size=(360, 4)) + np.repeat([0, 1], 180)[:, None]
+D = gm.Distributions(points, np.repeat(np.arange(12), 30))
+"""
+CALLS = {
+    "import groundmetric": "",
+    "GroundMetricLearner.fit": "gm.GroundMetricLearner(max_epochs=2).fit(D, labels)",
+    "GroundMetricEnsemble.fit": "gm.GroundMetricEnsemble(2, max_epochs=2).fit(D, labels)",
+    "TransportClassifier.predict": "gm.TransportClassifier().fit(D, labels).predict(D)",
+    "pairwise_distances": "gm.pairwise_distances(D)",
+    "pairwise_distances, Manhattan": "gm.pairwise_distances(D, metric=gm.GroundMetric(np.eye(4), cost='manhattan'))",
+    "kneighbors": "gm.kneighbors(D, D, 2)",
+    "transport.solve": "gm.transport.solve(random.random((40, 50)))",
+    "transport.solve from a basis": "c = np.eye(9); gm.transport.solve(c, start=gm.transport.solve(c).basis)",
+    "transport.solve, partial": "gm.transport.solve(random.random((40, 50)), solver='partial')",
+    "transport.solve_points, large": "gm.transport.solve_points(*random.normal(size=(2, 2000, 3)))",
+}
+
+
+def cpu_seconds(code: str, kernels: Path) -> float:
+    """Seconds that a process with this code and this folder of compiled kernels takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernels)}
+    subprocess.run([sys.executable, "-c", START + code], check=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def run(chosen: dict[str, str] = CALLS) -> list[dict]:
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        fitted = Path(folder, "fitted")
+        cpu_seconds(CALLS["GroundMetricLearner.fit"], fitted)
+        for number, (name, code) in enumerate(chosen.items()):
+            after_fit = shutil.copytree(fitted, Path(folder, f"{number} after a fit"))
+            empty = Path(folder, str(number))
+            rows.append(
+                {
+                    "call": name,
+                    "CPU s, nothing compiled": cpu_seconds(code, empty),
+                    "CPU s, after a fit": cpu_seconds(code, after_fit),
+                    "CPU s, again": cpu_seconds(code, after_fit),
+                }
+            )
+    return rows

@@ -1,0 +1,249 @@
+"""First bases of the network simplex: quick feasible plans, as the parents of all nodes.
+
+See `simplex` for what its nodes and arcs are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .compiled import behind, glued, inner, kernel, pointer
+from .scan import cheapest
+from .tree import NOBODY, thread
+
+# So few numbers are sorted by insertion.
+_FEW = 15
+
+
+@glued
+def first_forest(prices, a, b, tree, room, keys):
+    """The better of two quick plans, into the parents of a tree: to the cheapest sinks, or in order along a line.
+
+    Points that spread along one direction more than along others, as under a metric that was learned for two classes,
+    are close to a line, where shipping in order is optimal and shipping to the nearest is poor; else it is the other
+    way round. The cheaper plan needs about half the pivots of the other. What a tree needs beside its parents is used
+    as room, and so are `room` (m,) of int64 and `keys` (n,) of float32.
+    """
+    other = tree.last
+    cheapest_first = _greedy_forest(prices, a, b, tree.parent, room)
+    in_order = _sorted_forest(prices, a, b, other, keys, tree.size, tree.next, tree.previous)
+    if in_order < cheapest_first:
+        for x in range(tree.root + 1):
+            tree.parent[x] = other[x]
+
+
+@glued
+def _hang_all(parent, root):
+    for x in range(root):
+        parent[x] = root
+    parent[root] = NOBODY
+
+
+@inner
+def _greedy_forest(prices, a, b, parent, room):
+    """Every source in turn ships to the cheapest sinks that have room left. Returns the cost of the plan.
+
+    At any time a component has at most one sink with room, and that sink is the component's root. A component whose
+    masses balance hangs from the root of all by the source that closed it.
+    """
+    n, m, closed = prices.n, prices.m, prices.levels
+    _hang_all(parent, n + m)
+    for j in range(m):
+        room[j] = b[j]
+        closed[j] = 0.0  # minus infinity bars a full sink
+    total = 0.0
+    for i in range(n):
+        left, row = a[i], behind(prices.rough, i * m)
+        while True:
+            j = cheapest(row, closed, m)
+            if left < room[j]:
+                total += left * row[j]
+                room[j] -= left
+                parent[i] = n + j
+                break
+            total += room[j] * row[j]
+            left -= room[j]
+            closed[j] = -np.inf
+            parent[n + j] = i
+            if left == 0:
+                break
+    return total
+
+
+@inner
+def _sorted_forest(prices, a, b, parent, keys, sources, sinks, stack):
+    """Sources and sinks ship in the order of their distance from a sink at one end of the line that they lie on.
+
+    The end is found by looking for the farthest point from the farthest point. Returns the cost of the plan.
+    """
+    n, m, costs = prices.n, prices.m, prices.rough
+    _hang_all(parent, n + m)
+    far = _farthest(costs, m, 1)
+    far = _farthest(behind(costs, far), n, m)
+    far = _farthest(behind(costs, far * m), m, 1)
+    near = 0
+    for i in range(n):
+        keys[i] = costs[i * m + far]
+        near = i if keys[i] < keys[near] else near
+    sort_places(keys, n, sources, stack)
+    sort_places(behind(costs, near * m), m, sinks, stack)
+    i, j = 0, 0
+    left, room = a[sources[0]], b[sinks[0]]
+    total = 0.0
+    while True:
+        source, sink = sources[i], sinks[j]
+        if left < room:
+            total += left * costs[source * m + sink]
+            parent[source] = n + sink
+            room -= left
+            left = 0
+        else:
+            total += room * costs[source * m + sink]
+            parent[n + sink] = source
+            left -= room
+            room = 0
+        if left == 0:
+            i += 1
+            if i == n:
+                return total
+            left = a[sources[i]]
+        if room == 0:
+            j += 1
+            if j == m:
+                return total
+            room = b[sinks[j]]
+
+
+@glued
+def _farthest(costs, count, stride):
+    """The first of the largest of every `stride`-th cost."""
+    far = 0
+    for k in range(1, count):
+        if costs[k * stride] > costs[far * stride]:
+            far = k
+    return far
+
+
+@inner
+def sort_places(keys, count, order, stack):
+    """The places of numbers in their order: a quicksort, short pieces by insertion.
+
+    `stack` needs room for the ends of fewer pieces than there are numbers: the shorter piece is always sorted first.
+    """
+    for k in range(count):
+        order[k] = k
+    stack[0], stack[1], top = 0, count - 1, 2
+    while top > 0:
+        top -= 2
+        low, high = np.int64(stack[top]), np.int64(stack[top + 1])
+        while high - low >= _FEW:
+            middle = _part(keys, order, low, high)
+            if high - middle > middle - low:
+                stack[top], stack[top + 1] = middle + 1, high
+                high = middle - 1
+            else:
+                stack[top], stack[top + 1] = low, middle - 1
+                low = middle + 1
+            top += 2
+        for k in range(low + 1, high + 1):
+            place, at = order[k], k
+            while at > low and keys[place] < keys[order[at - 1]]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = place
+
+
+@glued
+def _part(keys, order, low, high):
+    """Part places from low to high, inclusive, around the median of three of them; returns where that stands."""
+    middle = (low + high) >> 1
+    _sort_two(keys, order, low, middle)
+    _sort_two(keys, order, middle, high)
+    _sort_two(keys, order, low, middle)
+    pivot = keys[order[middle]]
+    order[high], order[middle] = order[middle], order[high]
+    i, j = low, high - 1
+    while True:
+        while i < high and keys[order[i]] < pivot:
+            i += 1
+        while j >= low and pivot < keys[order[j]]:
+            j -= 1
+        if i >= j:
+            break
+        order[i], order[j] = order[j], order[i]
+        i += 1
+        j -= 1
+    order[i], order[high] = order[high], order[i]
+    return i
+
+
+@glued
+def _sort_two(keys, order, i, j):
+    if keys[order[j]] < keys[order[i]]:
+        order[i], order[j] = order[j], order[i]
+
+
+@kernel
+def fill_tree_flows(parent, flow, room):
+    """Make masses of any sign, which need not balance, what the arc of each node to its parent carries.
+
+    Returns whether all nodes hang from the root, the last one; all parents must be nodes. `room`: (4, nodes) of int32.
+    """
+    root = parent.size - 1
+    nodes, parents, child = root + 1, pointer(parent), pointer(room)
+    order = behind(child, 3 * nodes)
+    if thread(parents, root, child, behind(child, nodes), behind(child, 2 * nodes), order) < nodes:
+        return False
+    for k in range(root, 0, -1):  # children before their parents
+        x = order[k]
+        p = parents[x]
+        if p != root:
+            flow[p] -= flow[x]
+    return True
+
+
+@kernel
+def hang_from_root(ends, neighbours, n, parent, stack):
+    """Hang every tree of a forest from the root by a source: node x has the neighbours ends[x]:ends[x + 1].
+
+    `parent` is -2 everywhere, `stack` as long.
+    """
+    for source in range(n):
+        if parent[source] != -2:
+            continue
+        parent[source] = parent.size - 1
+        stack[0], top = source, 1
+        while top > 0:
+            top -= 1
+            x = stack[top]
+            for k in range(ends[x], ends[x + 1]):
+                y = neighbours[k]
+                if parent[y] == -2:
+                    parent[y] = x
+                    stack[top] = y
+                    top += 1
+
+
+def tree_flows(parent: np.ndarray, mass: np.ndarray) -> np.ndarray | None:
+    """What the arc of each node to its parent carries at these masses, of any sign; None if `parent` is no tree."""
+    flow = mass.copy()
+    return flow if fill_tree_flows(parent, flow, np.empty((4, parent.size), np.int32)) else None
+
+
+def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """The flows that integer masses imply; None where they are not feasible."""
+    flow = tree_flows(parent, np.concatenate([a, b, [0]]))
+    if flow is None or (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
+        return None
+    return flow
+
+
+def hung_forest(arcs: np.ndarray, n: int, m: int) -> np.ndarray:
+    """The parents of all nodes when every tree of a forest of arcs (source, sink) hangs from the root by a source."""
+    nodes = arcs.ravel()
+    ends = np.concatenate([[0], np.cumsum(np.bincount(nodes, minlength=n + m))])
+    neighbours = arcs[:, ::-1].ravel()[np.argsort(nodes, kind="stable")]
+    parent = np.full(n + m + 1, -2, np.int32)
+    hang_from_root(ends, neighbours, n, parent, np.empty(n + m + 1, np.int32))
+    parent[-1] = NOBODY
+    return parent

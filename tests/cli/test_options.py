@@ -1,0 +1,82 @@
+"""Options: the same in all commands, with examples, and with the nearest one where one is misspelt."""
+
+import argparse
+
+import pytest
+
+from groundmetric import cli
+from groundmetric.cli.main import COMMANDS, _parser
+from groundmetric.cli.options import label_counts, labels
+
+NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
+
+
+def parsers():
+    (commands,) = (a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return commands.choices
+
+
+def test_options_of_several_commands_are_parsed_alike():
+    """The help may say more; the value that is read must not depend on the command."""
+    found = {}
+    for name, parser in parsers().items():
+        for action in parser._actions:
+            for option in action.option_strings:
+                found.setdefault(option, {})[name] = (action.type, type(action).__name__, tuple(action.choices or ()))
+    shared = {option: kinds for option, kinds in found.items() if len(kinds) > 1}
+    assert {"--genes", "--cells-per-sample", "--permutations", "--group", "--output", "-o"} <= set(shared)
+    for option, kinds in shared.items():
+        assert len(set(kinds.values())) == 1, (option, kinds)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_help_ends_with_an_example_that_can_be_parsed(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([name, "--help"])
+    assert stop.value.code == 0
+    *_, title, example = capsys.readouterr().out.splitlines()
+    assert title == "example:"
+    program_name, *arguments = example.split()
+    assert program_name == "groundmetric"
+    assert _parser().parse_args(arguments).prog == f"groundmetric {name}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["learn", "c.h5ad", "--smaple", "s", "--label", "l", "-o", "r"], "no option --smaple: did you mean --sample?"),
+        (
+            ["learn", "c.h5ad", "--sample=s", "--lable=l", "-o", "r"],
+            "there is no option --lable: did you mean --label?",
+        ),
+        (["report", "run", "--permutation-test", "9"], "no option --permutation-test: did you mean --permutations?"),
+        (["report", "run", "--xyzzy"], "there is no option --xyzzy (see groundmetric report --help)"),
+        (["lern"], "'lern' is none of demo, evaluate, learn, predict, report: did you mean learn?"),
+        (["evaluate", "c.h5ad", "--cv", "kfold"], "'kfold' is none of shuffle-split, k-fold, leave-one-group-out: did"),
+    ],
+)
+def test_a_typo_is_answered_with_the_nearest(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_abbreviations_and_values_that_look_like_options_are_no_typos():
+    parsed = _parser().parse_args(
+        ["learn", "c.h5ad", "--sam", "s", "--lab", "l", "--cells", "9", "--jobs", "-1", "-o", "r"]
+    )
+    assert (parsed.sample, parsed.label, parsed.cells_per_sample, parsed.jobs) == ("s", "l", 9, -1)
+
+
+def test_labels_of_an_order_are_different_and_at_least_two():
+    assert labels("low, high") == ["low", "high"]
+    for text in ("low", "low,,high", "low,low"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected different labels from low to high"):
+            labels(text)
+
+
+def test_many_numbers_are_counted_as_a_range():
+    assert label_counts({str(k): 1 for k in range(9)}) == "9 numbers from 0 to 8"
+    assert label_counts({"1": 2, "0": 3}) == "3 of 0, 2 of 1"

@@ -1,0 +1,62 @@
+"""Pages on cells of patients run as they stand, and find what was put into the simulated cohorts."""
+
+import numpy as np
+import pytest
+
+from .pages import CELLS, run_page
+
+pytest.importorskip("scanpy")
+pytest.importorskip("dask.array")
+
+
+def check_atlas(names):
+    assert names["patients"].n_obs == 8
+
+
+def check_from_ggml_ot(names):
+    assert names["learner"].metric_.importance().argmax() == 0
+    assert names["W"].shape == (5, 6)
+
+
+def check_from_moscot(names):
+    assert names["plan"].optimal
+    assert np.isclose(names["flow"].mass.sum(), 1)
+
+
+def check_from_pilot_patpy(names):
+    assert names["distances"].shape == names["held_out"].shape == (10, 10)
+    assert 0 < names["plan"].value < 1
+
+
+def check_new_patients(names):
+    assert names["test"].p == 0.05
+    planted = names["genes"].table()["feature"].str.startswith("PROG")
+    assert planted.head(10).sum() >= 8
+    truth = names["y"].loc[names["D"].names] == "disease"
+    assert (names["ensemble"].held_out_.argmax(axis=1) == truth).mean() > 0.7
+    assert names["batches"].covariates == ["batch"]
+    assert names["types"].table()["value"][0] == "Macrophage"
+    assert names["types"].share.max() > 0.9
+
+
+def check_tutorial(names):
+    genes = names["adata"].var
+    assert genes.loc[genes["groundmetric_importance"].nlargest(10).index, "programme"].sum() >= 5
+    assert names["accuracy"] >= 0.5
+    assert names["by_type"].idxmax() == names["adata"].uns["truth"]["programme_type"]
+
+
+# scanpy and umap have warnings of their own; few epochs, which keep pages short, give ours.
+WARNINGS = {
+    "atlas": "ignore:.*max_epochs",
+    "from_ggml_ot": "ignore:.*max_epochs",
+    "new_patients": "ignore",
+    "tutorial": "ignore",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.filterwarnings(WARNINGS.get(name, "error"))) for name in CELLS]
+)
+def test_the_page_runs(name, tmp_path, monkeypatch):
+    globals()[f"check_{name}"](run_page(name, tmp_path, monkeypatch))

@@ -1,0 +1,95 @@
+"""The site builds without a warning and without network; every public name has a page; links lead somewhere."""
+
+import html.parser
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+pytest.importorskip("myst_parser")
+pytest.importorskip("pydata_sphinx_theme")
+
+from executed_pages import Output, blocks, shown
+from reference import public_names
+
+from .pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site. Pages are not run here: the other tests of this folder run them."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "run_pages=0"]
+    done = subprocess.run(
+        [*command, "-d", folder / "trees", ROOT / "docs", folder / "html"], capture_output=True, text=True, timeout=1200
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+class Links(html.parser.HTMLParser):
+    """Addresses that a page links to, and the anchors that it has."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.anchors = set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag in ("a", "img") and (address := found.get("href") or found.get("src")):
+            self.links.add(address)
+        self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
+
+
+def test_every_public_name_has_a_page(site):
+    missing = [
+        f"{module}.{name}"
+        for module, names in public_names().items()
+        for name in names
+        if not (site / "generated" / "api" / f"{module}.{name}.html").exists()
+    ]
+    assert not missing
+    assert sum(map(len, public_names().values())) > 100
+
+
+def test_links_within_the_site_lead_to_a_page_and_an_anchor(site):
+    pages = {path: Links(path.read_text()) for path in site.rglob("*.html")}
+    broken = [
+        (str(path.relative_to(site)), link)
+        for path, page in pages.items()
+        for link in page.links
+        if not leads_somewhere(path, link, pages)
+    ]
+    assert len(pages) > 100
+    assert not broken
+
+
+def leads_somewhere(path: Path, link: str, pages: dict[Path, Links]) -> bool:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return True
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if target not in pages:
+        return target.is_file()
+    return parts.fragment in ("", "top") or unquote(parts.fragment) in pages[target].anchors
+
+
+def test_all_pages_of_docs_are_in_the_site(site):
+    assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= {path.stem for path in site.glob("*.html")}
+
+
+def test_the_home_page_asks_other_machines_for_nothing(site):
+    text = (site / "index.html").read_text()
+    assert not [link for link in ('src="http', 'stylesheet" href="http', "@import url(http") if link in text]
+
+
+def test_what_a_block_prints_and_draws_is_shown_below_it(tmp_path):
+    text = "```python\n1\n```\nthen\n```python\n2\n```\n"
+    first, second = blocks(text)
+    figure = tmp_path / "generated" / "one.png"
+    said = shown(text, {first.end: Output("seen\n", 1), second.end: Output(figures=[figure])}, tmp_path)
+    assert said.index("seen\n1") < said.index("then") < said.index("![figure](/generated/one.png)")
+    assert said.replace(" ", "").count("```python") == 2

@@ -1,0 +1,101 @@
+"""Relevance of kinds of points: known answers, simulated cohorts, groups and draws."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import groundmetric as gm
+from groundmetric import Distributions, GroundMetric
+from groundmetric.interpret import annotation_relevance
+
+
+def test_shares_sum_to_one_and_the_right_type_is_first_and_sure(case):
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=200)
+    np.testing.assert_allclose(found.share.sum(), 1.0)
+    first = int(found.share.argmax())
+    assert found.values[first] == case.acts_in
+    assert found.first[first] > 0.95
+    low, high = found.interval
+    assert np.all(low <= high)
+    assert low[first] > np.delete(high, first).max()
+    assert found.table()["value"][0] == case.acts_in
+
+
+def test_every_interval_contains_its_share(case):
+    for n_draws in (1, 2, 200):
+        found = annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=n_draws)
+        low, high = found.interval
+        assert np.all((low <= found.share) & (found.share <= high))
+        low, high = found.composition_interval
+        assert low <= found.composition <= high
+
+
+def test_kinds_of_equal_mass_are_compared_each_with_their_own(modes):
+    """Then the plans are those between the points of a kind: distances of parts are known without these plans."""
+    D, y, metric = modes
+    found = annotation_relevance(metric, D, y, "mode", max_partners=len(D), n_draws=2)
+    other = y[:, None] != y
+    own = ~other & ~np.eye(len(D), dtype=bool)
+    kinds, owner = D.annotations["mode"], np.repeat(D.names, D.sizes)
+    parts = [Distributions(D.points[kinds == kind], owner[kinds == kind]) for kind in found.values]
+    each = [gm.pairwise_distances(part, metric=metric) for part in parts]
+    unit = np.mean([distances[other].mean() for distances in each])
+    farther = [distances[other].mean() - distances[own].mean() for distances in each]
+    np.testing.assert_allclose(found.relevance, np.array(farther) / unit, rtol=1e-9)
+    np.testing.assert_allclose(found.share, np.array(farther) / np.sum(farther), rtol=1e-9)
+    assert abs(found.composition) < 1e-12
+
+
+def simulated(seed, **options):
+    pytest.importorskip("anndata")
+    cells = gm.datasets.make_cohort(8, 60, 300, random_state=seed, **options)
+    kinds = {"cell_type": cells.obs["cell_type"].astype(str).to_numpy()}
+    D = Distributions(np.asarray(cells.X.toarray(), float), cells.obs["sample"].to_numpy(), annotations=kinds)
+    return D, cells.obs.groupby("sample", observed=True)["condition"].first().loc[D.names].to_numpy(), cells
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_planted_type_carries_all_and_the_others_nothing(seed):
+    D, y, cells = simulated(seed)
+    ensemble = gm.GroundMetricEnsemble(4, random_state=0).fit(D, y)
+    truth = GroundMetric(np.eye(D.shape[1])[cells.var["programme"].to_numpy()])
+    for metric in (ensemble, truth):  # that of the programme alone does not tell the other types apart
+        found = annotation_relevance(metric, D, y, "cell_type", n_draws=300)
+        planted = np.array([value == cells.uns["truth"]["programme_type"] for value in found.values])
+        assert found.share[planted][0] > 0.9
+        low, high = found.interval
+        assert low[planted][0] > 0.8
+        assert np.all(low[~planted] <= 0.0)
+        assert np.all(high[~planted] >= 0.0)
+        assert np.all(np.abs(found.share[~planted]) < 0.05)
+
+
+def test_numbers_of_cells_are_told_apart_from_changes_of_cells():
+    D, y, _ = simulated(0, programme_strength=0.0, composition_strength=3.0, batch_strength=0.0)
+    metric = GroundMetric.euclidean(D.shape[1])
+    composed = annotation_relevance(metric, D, y, "cell_type", n_draws=100)
+    assert composed.composition > 0.8
+    assert composed.composition_interval[0] > 0.5
+    D, y, _ = simulated(0, batch_strength=0.0)
+    changed = annotation_relevance(metric, D, y, "cell_type", n_draws=100)
+    assert changed.composition < 0.4
+
+
+def test_what_is_named_by_points_is_not_taken_for_being_in_the_order_of_the_distributions():
+    points, owner = np.arange(12.0)[:, None], np.tile(list("abcd"), 3)
+    D = Distributions(points, owner)
+    kinds = pd.Series(np.arange(12) % 3, [f"cell {k}" for k in range(12)])
+    metric, y = GroundMetric.euclidean(1), ["u", "u", "v", "v"]
+    with pytest.raises(ValueError, match=r"annotation is named by points, .* annotation\.to_numpy\(\)\[D\.order\]"):
+        annotation_relevance(metric, D, y, kinds, n_draws=2)
+    assert len(annotation_relevance(metric, D, y, kinds.to_numpy()[D.order], n_draws=2).values) == 3
+
+
+def test_groups_are_drawn_together(case):
+    groups = np.arange(len(case.D)) // 6  # one group per class: nothing varies
+    found = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=groups, n_draws=20)
+    np.testing.assert_allclose(found.draws, np.tile(found.share, (20, 1)))
+    one = annotation_relevance(case.learner, case.D, case.y, "cell_type", groups=["a"] * len(case.D), n_draws=20)
+    assert np.isnan(one.interval).all()
+    with pytest.raises(ValueError, match="confidence is 95"):
+        annotation_relevance(case.learner, case.D, case.y, "cell_type", n_draws=2, confidence=95)
