@@ -287,6 +287,10 @@ def test_a_single_learner_keeps_its_history_refits_and_folds(runs, tmp_path):
         warnings.simplefilter("ignore", UserWarning)
         content = gm.report.collect(run, refits=2, log=lines.append)
     assert content.kinds is None
+    assert content.evaluation.test is None  # each permutation would cost a whole evaluation
+    counts = [row[1:-1] for row in content.confusion.rows]
+    right = np.mean([row[k] / sum(row) for k, row in enumerate(counts)])
+    assert right == pytest.approx(content.evaluation.rows[0]["value"])
     assert len(content.history["loss"]) == 5
     assert any(line.startswith("learning again 2 times from samples drawn anew: about") for line in lines)
     assert not content.samples.out_of_bag

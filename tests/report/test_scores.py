@@ -62,7 +62,7 @@ def test_permutations_fit_the_budget_and_what_was_left_out_is_said(run, monkeypa
     assert len(found["test"]["null"]) == asked[1]
     assert found["notes"][0].startswith(f"Test against chance: {asked[1]} of 99 permutations fit into the budget")
     found = scores._test_against_chance(scores.Cohort(run, None), 99, Steps(budget=30.0))
-    assert found["test"] is None  # 15 permutations cannot show p = 0.05
+    assert found["test"] is None  # with 15 permutations no p is below 0.05
     assert "none fit into the budget" in found["notes"][0]
     assert asked[2:] == [scores.TRIAL]
 
@@ -87,13 +87,28 @@ def test_ordered_labels_are_scored_by_variance_and_tested():
     assert "Against chance: p = " in text
 
 
-def test_permuted_numbers_are_those_of_the_samples():
+def test_labels_are_permuted_within_the_batches_that_were_learned_within(monkeypatch):
+    run = cohort(batch_key="batch", learner="ensemble")
+    asked = {}
+
+    def recorded(method, D, y, **options):
+        asked.update(options, y=y)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(scores, "permutation_test", recorded)
+    found = scores.Cohort(run, None)
+    with pytest.raises(ValueError, match="enough"):
+        scores._procedure(found, Steps())(3)
+    assert asked["strata"] == run.samples.obs["batch"].loc[found.read.D.names].tolist()
+    assert len(set(asked["strata"])) == 2
+
+
+def test_numbers_are_tested_as_numbers():
     run = cohort("age", target="ordered")
-    cohort_ = scores.Cohort(run, None)
-    np.testing.assert_array_equal(np.sort(cohort_.numbers), np.sort(run.results.numbers))
-    one, other = (scores._test_of_numbers(cohort_, 3, Steps()) for _ in range(2))
-    np.testing.assert_array_equal(one.null, other.null)
-    assert one.statistic > one.null.min()
+    found = scores.Cohort(run, None)
+    place = dict(zip(run.results.samples, run.results.numbers, strict=True))
+    assert found.numbers.tolist() == [place[name] for name in found.read.D.names]
+    assert found.strata is None
 
 
 def test_baselines_have_no_more_cells_than_a_member(run, monkeypatch):

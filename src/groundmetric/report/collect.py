@@ -6,6 +6,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -194,6 +195,16 @@ class _Page:
                 self.left_out.append(f"{what}: {error}.")
         return None
 
+    @cached_property
+    def cautions(self) -> list[Caution]:
+        """Warnings of what is known of the samples and of training; batches are tested once for both pages."""
+        run, samples = self.run, sample_map(self.run, None)[0]
+        known = _without_results(run)
+        return [
+            *summary.cautions_of(known, run.label_key, run.sample_key, self.group_key, samples.distances),
+            *_cautions_of_training(run),
+        ]
+
     def at_once(self) -> Content:
         """Samples and genes, which take no time; the page says that more follows."""
         pending = ["axes of the learned space", "cells", "cell types", "scores and tests"]
@@ -207,12 +218,7 @@ class _Page:
         if unused and not pending:
             left_out.append(f"Columns that cannot be coloured by, for their many values: {', '.join(unused)}.")
         left_out += [] if self.stable is None else self.stable["notes"]
-        cautions = [
-            *summary.cautions_of(
-                _without_results(run), run.label_key, run.sample_key, self.group_key, samples.distances
-            ),
-            *_cautions_of_training(run),
-        ]
+        cautions = self.cautions
         genes = gene_table(run, self.axes, self.stable, self.gene_types)
         feature = "gene" if run.is_expression else "dimension"
         return Content(

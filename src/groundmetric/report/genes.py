@@ -200,8 +200,9 @@ def with_q_values(found: dict[str, Any], cohort: Cohort, steps: Steps) -> dict[s
         steps.begin(f"asking which features differ, with labels permuted {EXCHANGES} times")
         y = cohort.run.classes.loc[[str(name) for name in cohort.read.D.names]].to_numpy()
         tested = feature_significance(
-            cohort.of_the_metric, y, groups=cohort.read.groups, n_permutations=EXCHANGES, random_state=0
-        )
+            cohort.of_the_metric, y, groups=cohort.read.groups, strata=cohort.strata, n_permutations=EXCHANGES,
+            random_state=0,
+        )  # fmt: skip
         return [float(value) for value in tested.discoveries.q]
 
     q = cached(cohort.run, "q", [cohort.group_key, EXCHANGES], compute)

@@ -221,7 +221,9 @@ class Run:
         if not self.is_ordered or labels.dtype.kind not in "biuf" or labels.nunique() <= MOST_STEPS:
             return labels.astype(str)
         low, high = np.quantile(labels.to_numpy(dtype=np.float64), [1 / 3, 2 / 3])
-        names = [f"up to {low:.3g}", f"{low:.3g} to {high:.3g}", f"above {high:.3g}"]
+        names = [
+            f"{self.label_key} {part}" for part in (f"up to {low:.3g}", f"{low:.3g} to {high:.3g}", f"above {high:.3g}")
+        ]
         which = np.searchsorted([low, high], labels.to_numpy(dtype=np.float64))
         return pd.Series(np.array(names, dtype=object)[which], labels.index)
 

@@ -26,7 +26,7 @@ from ..estimators import GroundMetricEnsemble
 from ..estimators.preprocessing import SelectedFeatures
 from ..evaluation import Comparison, compare, folds, permutation_test
 from ..evaluation._run import Result, recorded_warnings
-from ..evaluation.permutation import PermutationTest, exchangeable
+from ..evaluation.permutation import PermutationTest
 from ..evaluation.scores import encode, score_codes
 from ..supervision.splits import Split
 from .content import Evaluation
@@ -45,7 +45,7 @@ MOST_DENSE = 5e7  # values: 200 MB
 CLUSTERED = 3000  # cells that cell types are found in, for their shares in all cells
 TEST_CELLS = 50  # of each sample in a permutation test: a quarter of the time, and hardly less power
 TRIAL = 2  # permutations that are timed before the others
-FEWEST = 19  # permutations with which p can be 0.05
+FEWEST = 20  # permutations with which p can be below 0.05
 
 
 @dataclass
@@ -79,6 +79,14 @@ class Cohort:
     @property
     def voters(self) -> int:
         return min(NEIGHBORS, *(train.size for train, _ in self.splits))
+
+    @property
+    def strata(self) -> list | None:
+        """Of an ensemble, the batch of each sample, within which labels were compared."""
+        key = self.run.stored.params.get("batch_key")
+        if key is None or self.run.results is None:
+            return None
+        return self.run.samples.obs[key].loc[[str(name) for name in self.read.D.names]].tolist()
 
     @property
     def numbers(self) -> np.ndarray:
@@ -219,7 +227,7 @@ def held_out_results(cohort: Cohort, steps: Steps) -> EnsembleResults:
     learner = learner_of(run)
     assert isinstance(learner, GroundMetricEnsemble)
     y = cohort.read.y if numbers is None else numbers
-    learner.fit(cohort.of_the_metric, y, groups=cohort.read.groups)
+    learner.fit(cohort.of_the_metric, y, groups=cohort.read.groups, strata=cohort.strata)
     return EnsembleResults.of(learner, cohort.read.D.names, np.asarray(cohort.read.y), numbers)
 
 
@@ -294,12 +302,11 @@ def _procedure(cohort: Cohort, steps: Steps) -> Callable[[int], PermutationTest]
     """The test of this run as a function of the number of permutations."""
     run, read = cohort.run, cohort.read
     options: dict[str, Any] = {"n_jobs": steps.n_jobs, "random_state": 0, "verbose": steps.verbose}
-    if run.results is not None and run.is_ordered:
-        return lambda number: _test_of_numbers(cohort, number, steps)
     if run.results is not None:
         return lambda number: permutation_test(
-            _small(run), cohort.of_the_metric, read.y, groups=read.groups, n_permutations=number, **options
-        )
+            _small(run), cohort.of_the_metric, cohort.numbers if run.is_ordered else read.y, groups=read.groups,
+            strata=cohort.strata, n_permutations=number, **options,
+        )  # fmt: skip
     method = _ready({LEARNED: learner_of(run)}, cohort)[LEARNED]
     return lambda number: permutation_test(
         method, read.D, read.y, cv=cohort.n_folds, groups=read.groups, n_permutations=number, score=SCORE,
@@ -310,25 +317,3 @@ def _procedure(cohort: Cohort, steps: Steps) -> Callable[[int], PermutationTest]
 def _small(run: Run) -> GroundMetricEnsemble:
     """The ensemble of the run with few cells."""
     return clone(learner_of(run)).set_params(max_points=TEST_CELLS)
-
-
-def _test_of_numbers(cohort: Cohort, permutations: int, steps: Steps) -> PermutationTest:
-    """As `permutation_test` of an ensemble, with ordered labels, which that function takes for classes."""
-    numbers, groups = cohort.numbers, cohort.read.groups
-    learner = _small(cohort.run).set_params(kinds=("univariate",), n_members=2, random_state=0)
-    fitted = learner.fit(cohort.of_the_metric, numbers, groups=groups)
-    values, codes = np.unique((numbers - numbers.mean()) / (numbers.std() or 1.0), return_inverse=True)
-    exchange, random = exchangeable(codes, groups), np.random.RandomState(0)
-    drawn = [codes, *(exchange.draw(random) for _ in range(permutations))]
-    scored = joblib.Parallel(n_jobs=steps.n_jobs)(joblib.delayed(_timed_score)(fitted, values[d]) for d in drawn)
-    (statistic, *null), seconds = zip(*scored, strict=True)
-    hits = int(np.sum(np.array(null) >= statistic - 1e-9))
-    return PermutationTest(
-        statistic, np.array(null), (1 + hits) / (1 + permutations), "log_likelihood", exchange.among,
-        exchange.arrangements, float(np.mean(seconds)),
-    )  # fmt: skip
-
-
-def _timed_score(ensemble: GroundMetricEnsemble, values: np.ndarray) -> tuple[float, float]:
-    started = time.perf_counter()
-    return ensemble.relabelled(values).score_, time.perf_counter() - started

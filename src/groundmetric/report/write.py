@@ -32,7 +32,7 @@ from .._internal.tables import visible
 from ..interpret.course import epochs_in_words
 from ..pl.style import COLOURS, INK, MARKERS, STYLE, short
 from .collect import collect
-from .content import CellMap, Content, Evaluation, Part, SampleMap, as_data
+from .content import CellMap, Column, Content, Evaluation, Part, SampleMap, as_data
 from .run import Log, Run
 from .samples import sample_table
 
@@ -306,6 +306,7 @@ def _draw_samples(samples: SampleMap, ax: Axes) -> None:
     pl.embedding(_as_anndata(samples), color=samples.columns[0].name, ax=ax)
     if len(samples.names) > MOST_NAMED:
         return
+    ax.margins(x=0.12)
     for name, place in zip(samples.names, samples.places, strict=True):
         text = ax.annotate(short(visible(name), 14), place, (3, 1.5), textcoords="offset points", fontsize=4.5,
                            color=INK, parse_math=False, annotation_clip=False)  # fmt: skip
@@ -318,8 +319,7 @@ def _draw_distances(samples: SampleMap, ax: Axes) -> None:
     if label.is_class:
         pl.heatmap(_as_anndata(samples), color=label.name, names=names, order="clusters", ax=ax)
     else:
-        y = ["all samples"] * len(names)
-        pl.heatmap(samples.distances, y=y, names=names, order="clusters", ax=ax)
+        pl.heatmap(samples.distances, y=_thirds(label), names=names, order="clusters", ax=ax)
     steps = np.unique(np.quantile(samples.distances[~np.eye(len(names), dtype=bool)], np.linspace(0, 1, 11)))
     if steps.size < 3:
         return
@@ -333,6 +333,15 @@ def _draw_distances(samples: SampleMap, ax: Axes) -> None:
     ticks = np.interp([0, 0.25, 0.5, 0.75, 1], ranks, steps)
     image.colorbar.set_ticks(ticks.tolist(), labels=[f"{tick:.2g}" for tick in ticks])
     image.colorbar.minorticks_off()
+
+
+def _thirds(label: Column) -> list[str]:
+    """Numbers as classes, for bars beside a matrix."""
+    known = label.codes[np.isfinite(label.codes)]
+    ends = np.quantile(known, [1 / 3, 2 / 3]) if known.size else np.zeros(2)
+    parts = [f"{part} {label.name}" for part in ("low", "middle", "high")]
+    which = np.searchsorted(ends, label.codes)
+    return [parts[k] if np.isfinite(code) else "unknown" for k, code in zip(which, label.codes, strict=True)]
 
 
 def _as_anndata(found: SampleMap) -> ad.AnnData:
