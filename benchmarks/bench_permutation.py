@@ -28,6 +28,6 @@ def run() -> list[dict]:
             "CPU s of one fit": fit,
             "CPU s of the test": test,
             "fits that the test is worth": test / fit,
-            "p": found[0].p_value,
+            "p": found[0].p,
         }
     ]
