@@ -1,4 +1,7 @@
-"""How times are taken: both sides in turn in one process or one run, medians over repeats, one core."""
+"""How times are taken: both sides in turn in one process or one run, medians over repeats, one core.
+
+Seconds are those of the CPU (user and system): what else runs on the machine counts as little as possible.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ def pin_to_one_core() -> None:
 
 
 def seconds(function: Callable[[], Any]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     function()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def side_by_side(repeats: int, **functions: Callable[[], Any]) -> dict[str, float]:

@@ -13,6 +13,7 @@ import bench_distances
 import bench_first
 import bench_labels
 import bench_metrics
+import bench_permutation
 import bench_scaling
 import bench_solve
 import bench_stability
@@ -32,6 +33,7 @@ SECTIONS = {
     "variants": ("Ways to compare distributions under a learned metric", bench_variants.run),
     "labels": ("Ordered labels and strata", bench_labels.run),
     "metrics": ("Metrics and penalties", bench_metrics.run),
+    "permutation": ("Permutation test of the ensemble", bench_permutation.run),
     "stability": ("Stability on a simulated cohort of 8 + 8 samples", bench_stability.run),
 }
 

@@ -1,5 +1,6 @@
 """Settings of Sphinx: `make docs` builds docs/_build/html without network, and warnings are errors."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 autosummary_generate = True
+autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]
 autodoc_typehints = "none"  # types are in the docstrings
 numpydoc_show_class_members = False  # the template of classes lists them
 templates_path = ["_templates"]

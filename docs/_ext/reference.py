@@ -6,26 +6,25 @@ modules export has its page where the package exports it.
 
 from __future__ import annotations
 
-import importlib
+import ast
+import importlib.util
 import inspect
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import groundmetric
 
 
-def public_modules() -> list[ModuleType]:
-    """The package, then its public modules in the order of `__all__`."""
-    exported = [getattr(groundmetric, name) for name in groundmetric.__all__]
-    return [groundmetric, *(value for value in exported if inspect.ismodule(value))]
-
-
 def public_names() -> dict[str, list[str]]:
-    """Public names of each module; classes and functions that a module before it has are left out."""
+    """Public names of each public module; classes and functions that a module before it has are left out.
+
+    `neural` is read, not imported, because torch need not be installed.
+    """
+    exported = {name: getattr(groundmetric, name) for name in groundmetric.__all__}
+    modules = [groundmetric, *(value for value in exported.values() if inspect.ismodule(value))]
     seen: set[int] = set()
     found: dict[str, list[str]] = {}
-    for module in public_modules():
+    for module in modules:
         found[module.__name__] = []
         for name in module.__all__:
             value = getattr(module, name)
@@ -33,24 +32,41 @@ def public_names() -> dict[str, list[str]]:
                 continue
             seen.add(id(value))
             found[module.__name__].append(name)
-    return found
+    return found | {"groundmetric.neural": exported_by("groundmetric.neural")}
 
 
-def first_line(module: ModuleType) -> str:
-    return (inspect.getdoc(module) or "").split("\n", 1)[0]
+def exported_by(module: str) -> list[str]:
+    """`__all__` of a module, from its source."""
+    for node in source_of(module).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "__all__":
+            return ast.literal_eval(node.value)
+    raise ValueError(f"{module} has no __all__: say there which of its names are public")
+
+
+def source_of(module: str) -> ast.Module:
+    return ast.parse(Path(importlib.util.find_spec(module).origin).read_text())
+
+
+def first_line(module: str) -> str:
+    return (ast.get_docstring(source_of(module)) or "").split("\n", 1)[0]
 
 
 def write(folder: Path) -> None:
-    """Write the pages of the modules; autosummary writes those of the names."""
+    """Write the pages of modules, for autosummary to write those of names; remove pages of names that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
     found = public_names()
-    for module, names in found.items():
-        _replace(folder / f"{module}.rst", _module_page(module, names))
-    _replace(folder / "index.rst", _index_page(list(found)))
+    pages = {f"{module}.rst": _module_page(module, names) for module, names in found.items()}
+    pages["index.rst"] = _index_page(list(found))
+    kept = {f"{module}.{name}.rst" for module, names in found.items() for name in names}
+    for path in folder.glob("*.rst"):
+        if path.name not in pages and path.name not in kept:
+            path.unlink()
+    for name, text in pages.items():
+        _replace(folder / name, text)
 
 
 def _module_page(module: str, names: list[str]) -> str:
-    summary = first_line(importlib.import_module(module))
+    summary = first_line(module)
     entries = "\n".join(f"   {name}" for name in names)
     return (
         f"{_title(module)}\n.. module:: {module}\n   :noindex:\n\n{summary}\n\n.. currentmodule:: {module}\n\n"
@@ -59,7 +75,7 @@ def _module_page(module: str, names: list[str]) -> str:
 
 
 def _index_page(modules: list[str]) -> str:
-    rows = "\n".join(f"   * - :doc:`{name}`\n     - {first_line(importlib.import_module(name))}" for name in modules)
+    rows = "\n".join(f"   * - :doc:`{name}`\n     - {first_line(name)}" for name in modules)
     tree = "\n".join(f"   {name}" for name in modules)
     return (
         f"{_title('API reference')}\nEvery public name, by the module to import it from.\n\n"

@@ -134,6 +134,7 @@ def test_a_bare_step_says_how_to_do_it(cohort):
         gm.TransportKNeighborsClassifier(3),
         gm.TransportKNeighborsRegressor(3),
         gm.TransportClassifier(gm.GroundMetricEnsemble(2, kinds=["anova"]), random_state=0),
+        gm.GroundMetricEnsemble(2, kinds=["anova"], random_state=0),
         gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=2), margins=[1.0], strengths=[0.1], random_state=0),
     ],
     ids=lambda estimator: type(estimator).__name__,

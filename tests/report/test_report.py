@@ -275,6 +275,7 @@ def test_with_other_groups_the_ensemble_is_learned_again(runs):
     content = gm.report.collect(run, group_key="donor", permutations=3, log=lines.append)
     assert "learning again, samples of one donor kept together" in lines
     assert "those of one donor together" in content.evaluation.how
+    assert "Scored is the TransportClassifier" in content.evaluation.how
     assert any("arrangements of labels among" in note for note in content.left_out)  # few donors: a note, no warning
     lines.clear()
     gm.report.collect(run, permutations=0, log=lines.append)

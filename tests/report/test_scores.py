@@ -82,6 +82,7 @@ def test_ordered_labels_are_scored_by_variance_and_tested():
     names = [field.name for field in content.genes.fields]
     assert "they predict classes" in content.evaluation.how
     assert {"With age", "In top 20", "q", "Differs most in"} <= set(names)
+    assert "Scored is the TransportRegressor, the same that `groundmetric predict` uses" in content.evaluation.how
     text = page(content)
     assert "Against chance: p = " in text
 

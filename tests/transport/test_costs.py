@@ -12,7 +12,7 @@ from groundmetric import Distributions, GroundMetric, kneighbors, pairwise_dista
 from groundmetric._internal.executor import Threads
 from groundmetric.metrics.base import Cost
 from groundmetric.transport._kernels.compiled import pointer
-from groundmetric.transport._kernels.costs import all_costs, step_cost
+from groundmetric.transport._kernels.costs import fill_costs, step_cost
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses
 
@@ -20,6 +20,17 @@ FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARE
 each_cost = pytest.mark.parametrize("cost", list(Cost), ids=lambda cost: cost.name.lower())
 # 33 and 43: beyond the few components that are added one at a time, with and without a remainder of 4.
 each_width = pytest.mark.parametrize("k", [1, 2, 5, 33, 43])
+
+
+@numba.njit
+def fill_all(rows, n, cost, columns, out):
+    fill_costs(pointer(rows), n, rows.shape[0] - n, rows.shape[1], cost, pointer(columns), pointer(out))
+
+
+def all_costs(x, y, cost):
+    out, columns = np.empty((len(x), len(y))), np.empty((y.shape[1], len(y)))
+    fill_all(np.vstack([x, y]), len(x), cost, columns, out)
+    return out
 
 
 @numba.njit

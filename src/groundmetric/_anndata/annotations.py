@@ -252,7 +252,11 @@ class Chosen:
         if self.places.size == self.n_features:
             found = f"all {self.n_features:,} features"
         else:
-            how = {"variance": "variance above the average", "given": "as given"}.get(self.rule, self.rule)
+            how = {
+                "variance": "variance above the average",
+                "most_variable": "the most variable",
+                "given": "as given",
+            }.get(self.rule, self.rule)
             found = (
                 f"{self.places.size:,} of {self.n_features:,} features ({how}); "
                 f"{self.n_features - self.places.size:,} were left out"

@@ -52,6 +52,7 @@ METHODS = (
     "learned: the same with a nested search of its parameters; all: every one there is (groundmetric, single, "
     "euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
 )
+PERMUTATIONS = "of labels, to test the first method against chance; each costs a whole evaluation (%(default)s)"
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
 # The classifier on an ensemble, as `learn` fits it; a single learner; the same with a nested search.
 OWN = ("groundmetric", "single", "learned")
@@ -77,7 +78,7 @@ def add(commands: Any) -> None:
     add_values(command, "variance; this and N choose from the training samples of each split")
     command.add_argument("--min-cells", metavar="N", type=count, default=1,
                          help="leave out samples with fewer (%(default)s)")  # fmt: skip
-    add_permutations(command, "the first method")
+    add_permutations(command, PERMUTATIONS)
     command.add_argument("--time-limit", metavar="SECONDS", type=positive, help="for one method on one split")
     command.add_argument("--memory-limit", metavar="MB", type=positive, help="for one method on one split (Linux)")
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")

@@ -73,9 +73,8 @@ def add_cell_type(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_permutations(command: argparse.ArgumentParser, of: str) -> None:
-    text = f"of labels, to test {of} against chance; each costs a whole evaluation (%(default)s)"
-    command.add_argument("--permutations", metavar="N", type=whole, default=0, help=text)
+def add_permutations(command: argparse.ArgumentParser, text: str, default: int | None = 0) -> None:
+    command.add_argument("--permutations", metavar="N", type=whole, default=default, help=text)
 
 
 def add_seed(command: argparse.ArgumentParser, of: str) -> None:

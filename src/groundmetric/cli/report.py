@@ -6,7 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .options import add_cell_type, add_command, add_jobs, add_output, log, positive, print_findings, whole
+from .options import (
+    add_cell_type,
+    add_command,
+    add_jobs,
+    add_output,
+    add_permutations,
+    log,
+    positive,
+    print_findings,
+    whole,
+)
 
 OPTION_OF = {"cell_type_key": "--cell-type", "group_key": "--group"}
 PERMUTATIONS = (
@@ -51,7 +61,7 @@ def add(commands: Any) -> None:
     command.add_argument("--refits", metavar="N", type=whole, default=20,
                          help="of a single learner from samples drawn anew, for the stability of genes (%(default)s); "
                          "of an ensemble, its members tell")  # fmt: skip
-    command.add_argument("--permutations", metavar="N", type=whole, help=PERMUTATIONS)
+    add_permutations(command, PERMUTATIONS, None)
     command.add_argument("--budget", metavar="TIME", type=seconds, help=BUDGET)
     command.add_argument("--cells", metavar="CELLS.h5ad", help=CELLS)
     command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,

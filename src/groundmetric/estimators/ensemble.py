@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._internal.executor import progress_bar
 from .._internal.validation import Roll, check_labels, check_number, refuse_mask
-from ..distributions import Distributions, named_rows
+from ..distributions import Distributions, gathered, named_rows
 from ..learning.features import within_strata
 from ..metrics.base import GroundMetric
 from ..supervision.labels import read_labels, read_strata
@@ -66,6 +66,7 @@ def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributio
 
     With `reset` the estimator keeps the number and the names of the features; else those of an array are compared.
     """
+    X = gathered(X)
     if not isinstance(X, Distributions):
         refuse_mask(X, "X")
         roll, least = Roll.of(X), 2 if reset else 1

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._internal.arrays import Damaged
 from .._internal.validation import aligned, label_array
-from ..distributions import Distributions, gathered
+from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
 from ._pool import Pool, read_file, unreadable, write_file
@@ -84,7 +84,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         ensemble = GroundMetricEnsemble() if self.ensemble is None else clone(self.ensemble)
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
-        D = checked_distributions(self, gathered(X), reset=True)
+        D = checked_distributions(self, X, reset=True)
         self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups, strata=strata)
         self._pool = Pool.of(ensemble)
         self.metric_ = ensemble.metric_
@@ -210,7 +210,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         return Predicted(values, self._typicality(nearest), nearest > _FAR * pool.nearest.max())
 
     def _checked(self, X: Any) -> Distributions:
-        D = checked_distributions(self, gathered(X), reset=False)
+        D = checked_distributions(self, X, reset=False)
         self.metric_.check_fit(D)
         return D
 

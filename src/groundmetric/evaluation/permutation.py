@@ -267,7 +267,8 @@ def _warn_of_few(exchange: Exchangeability) -> None:
     if exchange.arrangements < 20:
         warnings.warn(
             f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: however many "
-            f"permutations are drawn, the smallest p-value to expect is about {1 / exchange.arrangements:.2g}; give "
+            f"permutations are drawn, the smallest p-value to expect is about {1 / exchange.arrangements:.2g}, and a "
+            "smaller one is luck of the draw; give "
             "more distributions or groups, or coarser strata",
             UserWarning,
             stacklevel=3,

@@ -202,8 +202,8 @@ def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: 
     A refit has fewer different distributions than the cohort, so that weight scatters over more features, and
     percentiles of refits may lie wholly below the importance of a strong feature. So they are also moved until their
     median is the importance itself (on the scale of weights, whose squares importances are), and the interval holds
-    both, the percentiles and these. In simulations it covered the mean importance of strong features in 72 to 89 % of
-    cohorts of 12 distributions rather than in 62 to 80 %: of few distributions it is still too narrow.
+    both, the percentiles and these. In simulated cohorts of 12 distributions it covered the mean importance of strong
+    features in at least 72 to 89 % rather than in 62 to 80 %: of few distributions it is still too narrow.
 
     Parameters
     ----------

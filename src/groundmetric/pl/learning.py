@@ -211,7 +211,7 @@ def confusion(
         ax.set(xlabel=f"{held_out} (balanced accuracy {right:.2f})", ylabel="label")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        bar = ax.figure.colorbar(image, ax=ax, label="share of the label's samples (%)", pad=0.03, shrink=0.9)
+        bar = ax.figure.colorbar(image, ax=ax, label="share of the row (%)", pad=0.03, shrink=0.9)
         bar.outline.set_visible(False)  # type: ignore[operator]
     return finish(ax, "confusion", save, show)
 

@@ -126,7 +126,7 @@ def _score_of_numbers(cohort: Cohort, steps: Steps) -> dict[str, Any]:
         "score": "r2",
         "chance": 0.0,
         "rows": [{"method": LEARNED, "status": "ok", "value": value, "low": None, "high": None, "seconds": None}],
-        "how": f"{_by_members(_held(cohort))}. R² is the share of the variance of the label that is predicted so; 0 is "
+        "how": f"{_by_members(cohort)}. R² is the share of the variance of the label that is predicted so; 0 is "
         "what its mean gives. Other methods are not shown: they predict classes",
         "predictions": dataclasses.asdict(Predictions.of_ensemble(results)),
         "notes": cohort.read.notes,
@@ -186,10 +186,12 @@ def _held(cohort: Cohort) -> str:
     return f"the samples, those of one {cohort.group_key} together," if cohort.group_key else "the samples"
 
 
-def _by_members(held: str) -> str:
+def _by_members(cohort: Cohort) -> str:
+    assert cohort.run.results is not None
     return (
-        f"The learned metric is that of an ensemble: each member learns from half of {held} and each sample is given "
-        "the label that is predicted from distances by members that have not learned from it, while it is left out"
+        f"The learned metric is that of an ensemble: each member learns from half of {_held(cohort)} and each sample "
+        "is given the label that is predicted from distances by members that have not learned from it, while it is "
+        f"left out. Scored is the {cohort.run.results.scored}, the same that `groundmetric predict` uses"
     )
 
 
@@ -205,7 +207,7 @@ def _how(cohort: Cohort) -> str:
             f"{votes}"
         )
     return (
-        f"{_by_members(held)}. For the other methods, a part of {held} is held out in each of {number} folds, and "
+        f"{_by_members(cohort)}. For the other methods, a part of {held} is held out in each of {number} folds, and "
         f"{votes}"
     )
 

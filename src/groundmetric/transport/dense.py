@@ -5,29 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ._kernels import pairs as kernels
-from ._kernels.costs import FEW_COMPONENTS
 from ._kernels.scan import MATRIX
 
 # Entries of a matrix that tell what is typical.
 _SAMPLE = 100
-
-
-def solve_one(
-    pairs: kernels.Pairs,
-    points: kernels.Points,
-    bases: kernels.Bases,
-    max_pivots: int,
-    room: kernels.Room,
-    answers: kernels.Answers,
-) -> None:
-    """Solve the only pair, between points of any number of components under any cost."""
-    z, n = points.z, int(points.bounds[1])
-    if z.shape[1] > FEW_COMPONENTS:
-        z = np.ascontiguousarray(z[:, z.any(axis=0)])  # components that nothing uses cost no time
-    plain = kernels.is_plain(z.shape[1], points.cost)
-    scale = 0.0 if plain else kernels.fill_rough(z, n, points.cost, room.costs)
-    points = points._replace(z=z)
-    kernels.solve_pairs(np.array([0]), pairs, points, bases, kernels.NO_MATRIX, scale, max_pivots, room, answers)
 
 
 Basis = tuple[np.ndarray, np.ndarray, np.ndarray]  # parent, flow and potential of all nodes, see `simplex`
@@ -54,7 +35,7 @@ def solve_steps(
     """`solve_matrix`, from nothing, at the costs of the steps between points."""
     pairs, points, bases, answers = _problem(np.vstack([x, y]), a, b, cost, basis, False)
     room = kernels.room_for(a.size * b.size, a.size + b.size + 1, x.shape[1])
-    solve_one(pairs, points, bases, max_pivots, room, answers)
+    kernels.solve_one(pairs, points, bases, max_pivots, room, answers)
     return int(answers.pivots[0]), bool(answers.optimal[0])
 
 

@@ -12,7 +12,6 @@ from .._internal.executor import Threads, in_batches
 from ..metrics.base import Cost
 from ._kernels import lines
 from ._kernels import pairs as kernels
-from .dense import solve_one
 from .large import solve_large_pairs
 from .problem import Masses, balancing_factors, is_tall, rounded_masses, smallest_masses
 
@@ -229,7 +228,7 @@ class PairTransport:
             answers = kernels.Answers(*(array[here] for array in self.answers))
             pairs, points = _alone(self._pairs, self._points, pair)
             bases = self._bases._replace(offset=self._bases.offset[here], warm=self._bases.warm[here])
-            solve_one(pairs, points, bases, self._max_pivots, room, answers)
+            kernels.solve_one(pairs, points, bases, self._max_pivots, room, answers)
 
     def _room(self, which: np.ndarray) -> kernels.Room:
         """Room for these pairs, kept by thread: allocating it anew for every pair would cost as much as filling it."""

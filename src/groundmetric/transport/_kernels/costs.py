@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ...metrics.base import Cost
-from .compiled import behind, glued, inner, kernel, larger, pointer
+from .compiled import behind, glued, inner, larger
 
 # As plain numbers, for compiled code.
 EUCLIDEAN, MANHATTAN, SQUARED = int(Cost.EUCLIDEAN), int(Cost.MANHATTAN), int(Cost.SQUARED)
@@ -152,16 +150,3 @@ def fill_manhattan(x, columns, n, m, k, out):
             p, column = x[i * k + c], behind(columns, c * m)
             for j in range(m):
                 row[j] += abs(p - column[j])
-
-
-@kernel
-def fill_all_costs(rows, n, cost, columns, out):
-    """`fill_costs` for arrays: rows (n + m, k), columns (k, m), out (n, m)."""
-    fill_costs(pointer(rows), n, rows.shape[0] - n, rows.shape[1], cost, pointer(columns), pointer(out))
-
-
-def all_costs(x: np.ndarray, y: np.ndarray, cost: int) -> np.ndarray:
-    """What a step from each row of x (n, k) to each row of y (m, k) costs."""
-    out, columns = np.empty((x.shape[0], y.shape[0])), np.empty((y.shape[1], y.shape[0]))
-    fill_all_costs(np.vstack([x, y]), x.shape[0], cost, columns, out)
-    return out

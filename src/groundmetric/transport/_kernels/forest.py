@@ -78,9 +78,10 @@ def _sorted_forest(prices, a, b, parent, keys, sources, sinks, stack):
     """
     n, m, costs = prices.n, prices.m, prices.rough
     _hang_all(parent, n + m)
-    far = _farthest(costs, m, 1)
+    one = np.int64(1)
+    far = _farthest(costs, m, one)
     far = _farthest(behind(costs, far), n, m)
-    far = _farthest(behind(costs, far * m), m, 1)
+    far = _farthest(behind(costs, far * m), m, one)
     near = 0
     for i in range(n):
         keys[i] = costs[i * m + far]
@@ -114,7 +115,7 @@ def _sorted_forest(prices, a, b, parent, keys, sources, sinks, stack):
             room = b[sinks[j]]
 
 
-@glued
+@inner
 def _farthest(costs, count, stride):
     """The first of the largest of every `stride`-th cost."""
     far = 0

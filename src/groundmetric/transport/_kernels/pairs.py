@@ -118,7 +118,7 @@ def solve_pairs(todo, pairs, points, bases, exact, scale, max_pivots, room, answ
         limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
         pivots, optimal = optimise(tree, prices, a, b, potential, limit, entering)
         bases.warm[p] = True
-        value = paid_costs(tree, prices)[0] / total
+        value = paid_costs(tree, prices)[0] / total if pivots >= 0 else np.nan
         answers.value[p], answers.pivots[p] = value, pivots
         answers.optimal[p] = optimal and value - value == 0.0  # coordinates beyond 10¹⁵⁰ overflow
 
@@ -161,6 +161,17 @@ def fill_rough(z, n, cost, costs):
             near[i * k + c] = (x[i * k + c] - x[c]) / reach
     fill_costs(near, n, m, k, cost, columns, rough)
     return 1.0 / (reach * reach if cost == SQUARED else reach)
+
+
+def solve_one(pairs: Pairs, points: Points, bases: Bases, max_pivots: int, room: Room, answers: Answers) -> None:
+    """Solve the only pair, between points of any number of components under any cost."""
+    z, n = points.z, int(points.bounds[1])
+    if z.shape[1] > FEW_COMPONENTS:
+        z = np.ascontiguousarray(z[:, z.any(axis=0)])  # components that nothing uses cost no time
+    plain = is_plain(z.shape[1], points.cost)
+    scale = 0.0 if plain else fill_rough(z, n, points.cost, room.costs)
+    points = points._replace(z=z)
+    solve_pairs(np.array([0]), pairs, points, bases, NO_MATRIX, scale, max_pivots, room, answers)
 
 
 @kernel

@@ -206,24 +206,27 @@ def optimise(tree, prices, a, b, potential, max_pivots, entering):
     `potential` gives the levels of the components to start from. Returns the number of pivots and whether the basis is
     optimal; -1 where the basis does not fit these masses, and nothing was done.
     """
-    if not plant(tree, prices.n, a, b):
-        return -1, False
-    _centre(potential, tree.root)
-    _tighten(tree, prices, potential)
-    pivots, may_cut = 0, True
-    while pivots < max_pivots:
-        done = improve(tree, prices, potential, max_pivots - pivots, entering)
-        pivots += done
+    pivots, done, planted, may_cut = 0, 0, False, True
+    while True:  # every function is called in one place, so that it is compiled in one
+        fresh = not planted
+        if fresh:
+            if not plant(tree, prices.n, a, b):
+                return -1, False
+            planted = True
+            if may_cut:
+                _centre(potential, tree.root)
         # Shifts add rounding errors; if fresh potentials differ from the shifted ones, look once more.
         drift = _tighten(tree, prices, potential)
         settled = done == 0 or drift <= NOISE * largest(potential, tree.root + 1)
-        if pivots < max_pivots and settled:
+        if settled and not fresh and pivots < max_pivots:
             if not (may_cut and cut_idle_arcs(tree, prices.n, potential, paid_costs(tree, prices)[1])):
                 return pivots, True
-            may_cut = False
-            plant(tree, prices.n, a, b)
-            _tighten(tree, prices, potential)
-    return pivots, False
+            may_cut, planted = False, False
+            continue
+        if pivots >= max_pivots:
+            return pivots, False
+        done = improve(tree, prices, potential, max_pivots - pivots, entering)
+        pivots += done
 
 
 @glued

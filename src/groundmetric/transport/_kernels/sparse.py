@@ -87,7 +87,7 @@ def reduced_cost(price, potential, source, sink, noise):
 def _fill_steps(x, columns, m, k, cost, out):
     """What the steps from the point x to columns (k, m) cost."""
     if cost == MANHATTAN:
-        fill_manhattan(x, columns, 1, m, k, out)
+        fill_manhattan(x, columns, np.int64(1), m, k, out)
     else:
         fill_distances(x, columns, 1, m, k, cost == SQUARED, out)
 
@@ -152,7 +152,7 @@ def _scan_block(x, search, block, limit, count):
     """Take what is below the limit in a block into the sorted list; returns its new length and the new limit."""
     less, heights = search.row, behind(search.heights, block * _BLOCK)
     places, values, width = search.places, search.values, search.width
-    _fill_steps(x, behind(search.columns, block * _BLOCK * search.k), _BLOCK, search.k, search.cost, less)
+    _fill_steps(x, behind(search.columns, block * _BLOCK * search.k), np.int64(_BLOCK), search.k, search.cost, less)
     lowest = np.inf
     for j in range(_BLOCK):
         less[j] -= heights[j]
@@ -180,14 +180,14 @@ def _cheapest_sinks(x, search, limit):
     block comes first: what it holds rules most others out.
     """
     floors, cost = search.floors, search.cost
-    _fill_steps(x, search.centres, search.n_blocks, search.k, MANHATTAN if cost == MANHATTAN else EUCLIDEAN, floors)
+    _fill_steps(x, search.centres, search.n_blocks, search.k, cost if cost == MANHATTAN else EUCLIDEAN, floors)
     best = 0
     for block in range(search.n_blocks):
         way, radius = floors[block], search.radius[block]
         near = larger(way - radius - _SLACK * (way + radius), 0.0)
         floors[block] = (near * near if cost == SQUARED else near) - search.tops[block]
         best = block if floors[block] < floors[best] else best
-    count = 0
+    count: Any = np.int64(0)
     for turn in range(-1, search.n_blocks):
         block = best if turn < 0 else turn
         if floors[block] < limit and turn != best:
