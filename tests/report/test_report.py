@@ -234,6 +234,7 @@ def test_without_the_values_the_rest_is_shown(run_folder, tmp_path):
     lacking = [note.split(":")[0] for note in found["left_out"] if "does not have them" in note]
     assert lacking == ["Cell types in which genes differ", "q-values of genes", "Scores on held-out samples"]
     assert found["scores"] is None
+    assert "members of the ensemble" in found["summary"]["Which genes?"]  # which need no values
 
 
 @pytest.fixture(scope="module")

@@ -49,18 +49,21 @@ def read_cohort(
     genes: Any = None,
     n_cells: int | None = 1000,
     min_cells: int = 1,
+    ordered: bool = False,
     random_state: int = 0,
 ) -> Labelled:
     """Samples that have a label, at least `min_cells` cells, and of these at most `n_cells`, drawn at random.
 
     `genes` is "variance" or a number (of the most variable): chosen inside each split, so that nothing is cut here;
     "all"; or a column of `var` that marks them, which is taken as it is. None: "variance" for genes, "all" otherwise.
+    Labels are classes, or with `ordered` numbers as well.
     """
     check_draw(n_cells, random_state)
     with Source(cells) as source:
         samples = samples_of(source.obs, sample_key)
         labels = labels_of(source.obs, label_key, samples, sample_key)
-        check_classes(labels, label_key, ": methods are compared on classes; make them some, e.g. with pandas.cut")
+        if not ordered:
+            check_classes(labels, label_key, ": methods are compared on classes; make them some, e.g. with pandas.cut")
         groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
         rows = draw(samples, n_cells, random_state)
         usable, notes = _usable_samples(samples, labels, min_cells, sample_key, label_key)

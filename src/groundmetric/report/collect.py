@@ -149,9 +149,8 @@ def _scored(page: _Page, permutations: int, refits: int, evaluation: bool, steps
                                         lambda: types_of(cohort, key, most_important(run), steps))  # fmt: skip
     if run.results is not None:
         if permutations:
-            page.stable = page.optional(
-                "q-values of genes", True, "", lambda: with_q_values(by_members(run), cohort, steps)
-            )
+            found = page.optional("q-values of genes", True, "", lambda: with_q_values(by_members(run), cohort, steps))
+            page.stable = page.stable if found is None else found
     else:
         page.stable = page.optional("Stability of the genes", refits > 0, "give --refits 20",
                                     lambda: refit(cohort, refits, permutations, steps))  # fmt: skip

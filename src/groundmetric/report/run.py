@@ -310,7 +310,7 @@ def cohort_of(run: Run, group_key: str | None) -> Labelled:
     return read_cohort(
         run.source, run.sample_key, run.label_key, group_key=group_key, layer=params.get("layer"),
         use_rep=params.get("use_rep"), genes=rule, n_cells=params.get("n_cells"),
-        random_state=params.get("random_state", 0),
+        ordered=run.is_ordered, random_state=params.get("random_state", 0),
     )  # fmt: skip
 
 
