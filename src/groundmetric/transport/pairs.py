@@ -118,6 +118,7 @@ class PairTransport:
 
     def move(self, distribution: int, z: np.ndarray) -> None:
         """Put the points of one distribution, (its size, n_components), to new coordinates."""
+        z = np.require(z, np.float64, ["C"])  # the kernel counts from a pointer
         self._travel[distribution] += kernels.move_points(distribution, z, self._points, self._means)
 
     def move_all(self, z: np.ndarray) -> None:
