@@ -42,6 +42,17 @@ def test_warm_values_are_those_of_fresh_transport(D):
         assert_allclose(pairs.solve(everything(pairs)), one_by_one(D, points), rtol=1e-12)
 
 
+@pytest.mark.parametrize("order", [np.asfortranarray, lambda z: np.repeat(z, 2, axis=0)[::2], np.float32])
+def test_points_may_lie_in_any_order_and_precision(D, order):
+    points = np.round(D.points, 2).astype(np.float32).astype(np.float64)
+    values = []
+    for z in (points, order(points)):
+        pairs = transport(D)
+        pairs.move_all(z)
+        values.append(pairs.solve(everything(pairs)))
+    assert_array_equal(*values)
+
+
 def test_moving_one_distribution_moves_only_its_own_pairs(D):
     pairs = transport(D)
     before = pairs.solve(everything(pairs)).copy()
