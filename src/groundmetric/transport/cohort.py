@@ -23,7 +23,7 @@ from .solvers.exact import Cloud, Distances, Exact, Solver
 
 # Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
 _FEW_COMPONENTS = 100
-# Entries of cost matrices (about ten seconds) per thread between two calls of `found`.
+# Entries of cost matrices (about 15 seconds) per thread between two calls of `found`.
 _ROUND = 2.5e8
 # Pairs in a round, or in a task of a cluster, at most.
 MOST_PAIRS = 512
