@@ -4,6 +4,8 @@ Hypothesis runs without deadlines (the first call of a kernel compiles it), and 
 """
 
 import os
+import signal
+import threading
 import warnings
 
 import pytest
@@ -72,3 +74,8 @@ def write_zarr():
             adata.write_zarr(path)
 
     return write
+
+
+# A shell that starts the tests in the background has Ctrl-C ignored, which programs inherit; tests of Ctrl-C need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
