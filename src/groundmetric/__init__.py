@@ -19,6 +19,7 @@ _HOME = {
     "TransportKNeighborsClassifier": "estimators",
     "TransportKNeighborsRegressor": "estimators",
     "TransportRegressor": "estimators",
+    "TransportSurvival": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
     "bounded_distances": "distances",
@@ -51,6 +52,7 @@ __all__ = [
     "TransportKNeighborsClassifier",
     "TransportKNeighborsRegressor",
     "TransportRegressor",
+    "TransportSurvival",
     "__version__",
     "baselines",
     "bounded_distances",
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
         TransportKNeighborsClassifier,
         TransportKNeighborsRegressor,
         TransportRegressor,
+        TransportSurvival,
     )
     from .metrics import GroundMetric
 

@@ -8,6 +8,7 @@ from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarnin
 from .preprocessing import PointwiseTransformer
 from .regressor import TransportKNeighborsRegressor
 from .search import GroundMetricLearnerCV
+from .survival import TransportSurvival
 
 __all__ = [
     "GroundMetricEnsemble",
@@ -19,5 +20,6 @@ __all__ = [
     "TransportKNeighborsClassifier",
     "TransportKNeighborsRegressor",
     "TransportRegressor",
+    "TransportSurvival",
     "UnfamiliarWarning",
 ]
