@@ -18,7 +18,7 @@ from ..supervision.survival import (
     kaplan_meier,
     read_survival,
 )
-from .ensemble import checked_distributions
+from .ensemble import GroundMetricEnsemble, checked_distributions
 from .predictor import Predicted, _EnsemblePredictor
 
 # Width of the kernel between risks, in standard deviations times n^(-1/5): Silverman's rule.
@@ -49,7 +49,8 @@ class TransportSurvival(_EnsemblePredictor):
     held_out_risk_ : array of shape (n_distributions,)
         Risk predicted for each training distribution while it was left out.
     concordance_ : float
-        Harrell's C of `held_out_risk_`: what to expect for new patients.
+        Harrell's C of `held_out_risk_`, between patients who were left out at the same time: what to expect for new
+        patients. NaN where no two such patients are comparable.
     n_features_in_ : int
         Number of features of the points.
 
@@ -92,7 +93,7 @@ class TransportSurvival(_EnsemblePredictor):
         super().fit(D, expected_percentiles(times), groups, strata)
         self._times = times
         self.held_out_risk_ = 1.0 - self.ensemble_.held_out_
-        self.concordance_ = concordance(times, self.held_out_risk_)
+        self.concordance_ = concordance(times, self.held_out_risk_, _fold_numbers(self.ensemble_))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -180,7 +181,8 @@ class TransportSurvival(_EnsemblePredictor):
         return concordance(times, self.predict(D))
 
     def _pack_more(self) -> dict[str, np.ndarray]:
-        return {"time": self._times.time, "event": self._times.event, "held_out_risk": self.held_out_risk_}
+        found = {"time": self._times.time, "event": self._times.event, "held_out_risk": self.held_out_risk_}
+        return {**found, "concordance": np.array(self.concordance_)}
 
     def _unpack_more(self, arrays: dict[str, np.ndarray]) -> None:
         time, event, risk = (arrays[name] for name in ("time", "event", "held_out_risk"))
@@ -190,4 +192,10 @@ class TransportSurvival(_EnsemblePredictor):
         if not np.all(time >= 0) or not np.isfinite(time + risk).all() or not event.any():
             raise Damaged("survival times or risks are negative, infinite or without an event")
         self._times, self.held_out_risk_ = SurvivalTimes(time, event), risk
-        self.concordance_ = concordance(self._times, risk)
+        self.concordance_ = float(arrays["concordance"])
+
+
+def _fold_numbers(ensemble: GroundMetricEnsemble) -> np.ndarray:
+    """Number of the fold in which each distribution was left out."""
+    folds = ensemble._folds(ensemble._codes, ensemble._labels.groups, ensemble._seed)
+    return np.argmax(folds, axis=0)

@@ -119,9 +119,15 @@ def comparable_pairs(times: SurvivalTimes) -> np.ndarray:
     return times.event[:, None] & (later | alive)
 
 
-def concordance(times: SurvivalTimes, risk: np.ndarray) -> float:
-    """Harrell's C: share of the comparable pairs in which the one who died first has the higher risk; ties are half."""
+def concordance(times: SurvivalTimes, risk: np.ndarray, folds: np.ndarray | None = None) -> float:
+    """Harrell's C: share of the comparable pairs in which the one who died first has the higher risk; ties are half.
+
+    With folds (numbers), only patients of the same fold are compared. Risks of a fold are predicted from the others,
+    whose mean is the lower the higher that of the fold: between folds, useless predictions are worse than chance.
+    """
     pairs = comparable_pairs(times)
+    if folds is not None:
+        pairs &= folds[:, None] == folds[None, :]
     order = np.sign(risk[:, None] - risk[None, :])
     return float(np.mean((order[pairs] + 1.0) / 2.0)) if pairs.any() else float("nan")
 
