@@ -14,6 +14,9 @@ _HOME = {
     "GroundMetricEnsemble": "estimators",
     "GroundMetricLearner": "estimators",
     "GroundMetricLearnerCV": "estimators",
+    "Modalities": "modalities",
+    "MultimodalClassifier": "estimators",
+    "MultimodalRegressor": "estimators",
     "PointwiseTransformer": "estimators",
     "TransportClassifier": "estimators",
     "TransportKNeighborsClassifier": "estimators",
@@ -47,6 +50,9 @@ __all__ = [
     "GroundMetricEnsemble",
     "GroundMetricLearner",
     "GroundMetricLearnerCV",
+    "Modalities",
+    "MultimodalClassifier",
+    "MultimodalRegressor",
     "PointwiseTransformer",
     "TransportClassifier",
     "TransportKNeighborsClassifier",
@@ -80,6 +86,8 @@ if TYPE_CHECKING:
         GroundMetricEnsemble,
         GroundMetricLearner,
         GroundMetricLearnerCV,
+        MultimodalClassifier,
+        MultimodalRegressor,
         PointwiseTransformer,
         TransportClassifier,
         TransportKNeighborsClassifier,
@@ -88,6 +96,7 @@ if TYPE_CHECKING:
         TransportSurvival,
     )
     from .metrics import GroundMetric
+    from .modalities import Modalities
 
 
 def __getattr__(name: str) -> Any:

@@ -91,7 +91,9 @@ def test_ranges_are_ordered_as_far_as_times_are(some):
     low, high = survival_ranges(times)
     assert np.all((low >= 0) & (low <= high) & (high <= 1))
     for a, b in product(range(len(times)), repeat=2):
-        if times.event[a] and (times.time[b] > times.time[a] or (times.time[b] == times.time[a] and not times.event[b])):
+        if times.event[a] and (
+            times.time[b] > times.time[a] or (times.time[b] == times.time[a] and not times.event[b])
+        ):
             assert high[a] < low[b] + 1e-12
     if times.event.any():
         beyond = ~times.event & (times.time >= times.time[times.event].max())

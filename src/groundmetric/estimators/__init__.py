@@ -4,6 +4,7 @@ from ._base import GroundMetricMethod
 from .classifier import TransportKNeighborsClassifier
 from .ensemble import GroundMetricEnsemble
 from .learner import GroundMetricLearner
+from .multimodal import MultimodalClassifier, MultimodalRegressor
 from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
 from .preprocessing import PointwiseTransformer
 from .regressor import TransportKNeighborsRegressor
@@ -15,6 +16,8 @@ __all__ = [
     "GroundMetricLearner",
     "GroundMetricLearnerCV",
     "GroundMetricMethod",
+    "MultimodalClassifier",
+    "MultimodalRegressor",
     "PointwiseTransformer",
     "TransportClassifier",
     "TransportKNeighborsClassifier",
