@@ -19,7 +19,7 @@ Risk = Callable[[gm.Distributions, np.ndarray, gm.Distributions], tuple[np.ndarr
 
 def euclid(D: gm.Distributions, y: np.ndarray, new: gm.Distributions) -> tuple[np.ndarray, None]:
     """Mean percentile of the five nearest on standardised genes."""
-    centre, variance = D.moments()
+    _, variance = D.moments()
     metric = gm.GroundMetric(np.diag(1.0 / np.sqrt(variance)))
     return -gm.TransportKNeighborsRegressor(5, metric=metric).fit(D, survival_percentiles(y)).predict(new), None
 

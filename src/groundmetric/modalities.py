@@ -247,8 +247,8 @@ class Modalities:
             shared = [cell for cell in places[0] if all(cell in other for other in places[1:])]
             if not shared:
                 raise ValueError(
-                    f"sample {name!r} has no cell that is in all of {list(self.parts)}: modalities that are measured on "
-                    "other cells have no joint metric; compare them each by its own"
+                    f"sample {name!r} has no cell that is in all of {list(self.parts)}: modalities measured on other "
+                    "cells have no joint metric; compare them each by its own"
                 )
             for rows, own in zip(found, places, strict=True):
                 rows.extend(own[cell] for cell in shared)

@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_patients_and_bad_shares_are_refused():
     (one, y), (other, z) = (make_survival(5, 3, 6, random_state=3) for _ in range(2))
     assert np.array_equal(one.points, other.points)
     assert np.array_equal(y, z)
-    with pytest.raises(ValueError, match="censored is 1.0"):
+    with pytest.raises(ValueError, match=r"censored is 1\.0"):
         make_survival(censored=1.0)
     with pytest.raises(ValueError, match="n_patients is 0"):
         make_survival(0)

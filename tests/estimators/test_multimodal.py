@@ -1,4 +1,4 @@
-"""MultimodalClassifier and MultimodalRegressor: the modality that tells the label counts, and so does what goes together."""
+"""MultimodalClassifier and MultimodalRegressor: the modality that tells the label counts; joint ones see more."""
 
 import numpy as np
 import pandas as pd

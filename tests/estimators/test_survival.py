@@ -142,7 +142,7 @@ def test_what_is_loaded_predicts_the_same_bits(model, tmp_path):
     assert_array_equal(again.predict(NEW), model.predict(NEW))
     assert_array_equal(again.predict_survival(NEW, [0.5, 1.0]), model.predict_survival(NEW, [0.5, 1.0]))
     assert again.concordance_ == model.concordance_
-    with pytest.raises(ValueError, match="holds a TransportSurvival: read it with TransportSurvival.load"):
+    with pytest.raises(ValueError, match=r"holds a TransportSurvival: read it with TransportSurvival\.load"):
         TransportRegressor.load(tmp_path / "survival.gm")
 
 

@@ -90,9 +90,9 @@ class Source:
         """Whether obsm has this entry."""
         return use_rep in (self._file.get("obsm", {}) if self.adata is None else self.adata.obsm)
 
-    def representation(self, use_rep: str) -> np.ndarray:
-        """Coordinates of all cells, an entry of obsm."""
-        found = self._named("obsm", use_rep, "use_rep")
+    def representation(self, use_rep: str, argument: str = "use_rep") -> np.ndarray:
+        """Coordinates of all cells, an entry of obsm; `argument` is what an error calls it."""
+        found = self._named("obsm", use_rep, argument)
         if isinstance(found, pd.DataFrame):
             found = found.to_numpy()
         if found.ndim != 2:

@@ -98,8 +98,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         pandas; the farther apart two values, the farther apart their distributions. "survival": right-censored times (a
         structured array or table with "event" and "time"), learned from where their order is certain. "distances": a
         matrix of target distances between the distributions (the paper's W*), NaN where one is not known. A list:
-        several labels. The objects (Classes, Ordered, Survival, Distances) have a weight among several labels, and those
-        of numbers a gap; see `groundmetric.learning`.
+        several labels. The objects (Classes, Ordered, Survival, Distances) have a weight among several labels, and all
+        but classes a gap; see `groundmetric.learning`.
     class_weight : {None, "balanced"}, default=None
         "balanced": each class makes up the same share of the loss, however many distributions it has. None: all
         triplets count the same, so that classes of more distributions make up more.

@@ -1,4 +1,4 @@
-"""From what users call labels to what learning asks for: classes, numbers, survival times, distances, several at once."""
+"""From what users call labels to what learning asks for: classes, numbers, survival times, distances, several."""
 
 from __future__ import annotations
 
