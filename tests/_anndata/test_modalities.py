@@ -70,6 +70,15 @@ def test_mudata_and_its_file_give_the_same(tmp_path):
         assert_array_equal(found.joint().points, Modalities.from_mudata(parts(), "sample").joint().points)
 
 
+def test_tools_on_an_anndata_ask_for_one_modality():
+    mudata = pytest.importorskip("mudata")
+    mudata.set_options(pull_on_update=False)
+    with pytest.raises(
+        TypeError, match=re.escape("cells are a MuData: expected an AnnData or the path of an .h5ad file;")
+    ):
+        gm.tl.learn(mudata.MuData(parts()), "sample", "sample")
+
+
 def test_samples_may_be_in_obs_of_all():
     mudata = pytest.importorskip("mudata")
     mudata.set_options(pull_on_update=False)

@@ -47,7 +47,10 @@ class Source:
             self.adata: Any = cells
             self.obs, self.var = _in_memory(cells.obs), _in_memory(cells.var)
         else:
-            raise TypeError(f"cells are a {type(cells).__name__}: expected an AnnData or the path of an .h5ad file")
+            one = "; give one modality, mdata['rna'], or all to Modalities.from_mudata" if hasattr(cells, "mod") else ""
+            raise TypeError(
+                f"cells are a {type(cells).__name__}: expected an AnnData or the path of an .h5ad file{one}"
+            )
 
     def _open(self, path: Path) -> None:
         """Open a file without its matrices: anndata's backed mode would load all layers."""

@@ -368,4 +368,5 @@ def read_file(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nda
 
 
 def unreadable(where: str | os.PathLike, what: Any) -> ValueError:
-    return ValueError(f"{os.fspath(where)!r} is damaged or no saved TransportClassifier or TransportRegressor: {what}")
+    kinds = "TransportClassifier, TransportRegressor or TransportSurvival"
+    return ValueError(f"{os.fspath(where)!r} is damaged or no saved {kinds}: {what}")

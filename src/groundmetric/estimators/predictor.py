@@ -46,7 +46,7 @@ class Predicted:
     far: np.ndarray
 
 
-class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
+class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
     """Kernel models of all views of an ensemble, pooled by their weights."""
 
     takes_groups = True
@@ -239,7 +239,7 @@ def _one_column(y: Any) -> Any:
     return column_or_1d(y, warn=True) if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 else y
 
 
-class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
+class TransportClassifier(ClassifierMixin, EnsemblePredictor):
     """Probabilities of classes from an ensemble of learned ground metrics.
 
     A kernel logistic regression reads the out-of-bag distances of each kind of member; two more read Euclidean
@@ -333,7 +333,7 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
         return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
 
 
-class TransportRegressor(RegressorMixin, _EnsemblePredictor):
+class TransportRegressor(RegressorMixin, EnsemblePredictor):
     """Numbers from an ensemble of learned ground metrics: ordered labels, ages, doses.
 
     As `TransportClassifier`, with kernel ridge regression. Of ordered classes (0, 1, 2, …) the prediction is the
@@ -425,7 +425,7 @@ def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray],
 
 
 def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    kind = {kind.__name__: kind for kind in _EnsemblePredictor.__subclasses__()}[description["estimator"]]
+    kind = {kind.__name__: kind for kind in EnsemblePredictor.__subclasses__()}[description["estimator"]]
     found = kind(GroundMetricEnsemble(**description["ensemble"]), random_state=description["random_state"])
     metric = GroundMetric(arrays["metric"], description["features"], variances=arrays.get("variances"))
     pool = Pool.unpack(description["pool"], arrays, metric.n_features)

@@ -19,13 +19,13 @@ from ..supervision.survival import (
     read_survival,
 )
 from .ensemble import GroundMetricEnsemble, checked_distributions
-from .predictor import Predicted, _EnsemblePredictor
+from .predictor import Predicted, EnsemblePredictor
 
 # Width of the kernel between risks, in standard deviations times n^(-1/5): Silverman's rule.
 _WIDTH = 1.06
 
 
-class TransportSurvival(_EnsemblePredictor):
+class TransportSurvival(EnsemblePredictor):
     """Risk of an event (death, relapse) from an ensemble of learned ground metrics.
 
     Right-censored times become numbers: the percentile of survival of each patient by Kaplan–Meier, of a censored one
