@@ -19,7 +19,7 @@ from ..supervision.survival import (
     read_survival,
 )
 from .ensemble import GroundMetricEnsemble, checked_distributions
-from .predictor import Predicted, EnsemblePredictor
+from .predictor import EnsemblePredictor, Predicted
 
 # Width of the kernel between risks, in standard deviations times n^(-1/5): Silverman's rule.
 _WIDTH = 1.06
