@@ -23,6 +23,7 @@ from groundmetric.supervision.survival import (
     kaplan_meier,
     survival_ranges,
 )
+from groundmetric.supervision.triplets import candidates
 
 ALL = 99  # neighbours of every level: all triplets
 
@@ -148,6 +149,16 @@ def test_strata_are_compared_across():
     assert len(found)
     across = [strata[i] != strata[j] and strata[k] == strata[j] for i, j, k in as_set(found)]
     assert np.mean(across) > 0.5
+
+
+def test_patients_without_any_certain_triplet_are_not_said_to_be_compared_across_strata():
+    # Who was censored at once is in no triplet as anchor, whatever the strata; all others have like ones in the other.
+    times = SurvivalTimes(np.array([0.0, *range(1, 9), *range(1, 9)]), np.array([False] + [True] * 16))
+    target, strata = SurvivalTarget.of(times), np.array([0] + [0] * 8 + [1] * 8)
+    assert not np.any(drawn(target).j == 0)
+    assert not any(some.relaxed for some in candidates(target, None, strata))
+    alone = [some.anchor for some in candidates(target, None, np.arange(17)) if some.relaxed]
+    assert alone == list(range(1, 17))
 
 
 def test_a_metric_learned_from_certain_triplets_finds_the_planted_genes_where_most_are_censored():

@@ -450,7 +450,9 @@ def _across(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) ->
                 [Pool(level[same[level]] if strict_far else level) for level in levels],
                 relaxed=not (strict_near and strict_far),
             )
-    return Candidates(anchor, pools, pools, relaxed=True)
+    # Of a label that is not known for certain (censored early), there may be no triplet even without strata.
+    cases = target.cases(anchor, others, others)
+    return Candidates(anchor, pools, pools, relaxed=len(cases) == 1 or _any_holds(cases, target.gap))
 
 
 def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
