@@ -57,7 +57,8 @@ class Draw:
         columns = np.flatnonzero(np.any([np.any(components, axis=0) for _, components in members], axis=0))
         geometry = ensemble._geometry
         D = geometry.draws[draw]
-        points = D.with_points(D.points[:, columns])
+        kept = D.points[:, columns]
+        points = D.with_points(sparse.csr_matrix(kept) if sparse.issparse(geometry.D.points) else kept)
         return cls(int(geometry.seeds[draw]), columns, points, [(kind, c[:, columns]) for kind, c in members])
 
     def distances(self, few: Distributions) -> list[tuple[str, np.ndarray]]:
@@ -163,7 +164,7 @@ class Pool:
             scale=geometry.scale,
             centre=geometry.centre,
             width=geometry.spread,
-            means=geometry.standardised_means(geometry.D),
+            means=geometry.own_means,
         )
 
     @cached_property
