@@ -29,6 +29,7 @@ _MODULES = (
     "datasets",
     "evaluation",
     "get",
+    "integrations",
     "interpret",
     "learning",
     "neural",
@@ -96,4 +97,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "neural"])
+    return sorted([*__all__, "integrations", "neural"])

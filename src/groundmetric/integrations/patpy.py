@@ -1,0 +1,487 @@
+"""patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
+
+Needs the extra `patpy`. `GroundMetricLearning` is one of patpy's supervised methods, `OptimalTransport` one of its
+sample representations, so that its evaluations and plots take both. patpy scores a method on all of its samples. Of
+those that a metric was learned from, everything that is scored is therefore out of bag: distances by members of the
+ensemble that were not learned from both samples, predictions made while the sample was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._anndata.annotations import draw, samples_of
+from .._anndata.source import Source
+from .._anndata.store import EnsembleResults
+from .._internal.validation import need
+from ..distances import pairwise_distances
+from ..distributions import Distributions
+from ..metrics.base import GroundMetric
+from ..tl import learn, samples, transfer
+from ..tl.learn import Values
+from ..tl.relevance import relevance_by_plans
+
+need("patpy", "its methods", "patpy")
+
+from patpy.tl import SampleRepresentationMethod  # noqa: E402
+from patpy.tl.supervised import SupervisedSampleMethod  # noqa: E402
+
+__all__ = ["GroundMetricLearning", "OptimalTransport"]
+
+# What patpy's tasks are for `tl.learn`.
+_TARGETS = {"classification": "classes", "regression": "ordered", "ranking": "ordered"}
+# Samples of each class that a sample's cells are compared with at most.
+_MAX_PARTNERS = 10
+# Axes of a representation: a linear probe on as many as there are samples would fit anything.
+_N_AXES = 10
+
+
+class GroundMetricLearning(SupervisedSampleMethod):
+    """A supervised method of patpy: an ensemble of ground metrics for each label, learned by `tl.learn`.
+
+    Results are in `adata` too, under the key "groundmetric_<label>", for `gm.get`, `gm.tl` and `gm.pl`:
+    ``gm.get.importance(adata, key="groundmetric_disease")`` is the table of genes.
+
+    Parameters
+    ----------
+    sample_key : str
+        Column of `obs` with the sample of each cell.
+    label_keys : str or list of str
+        Columns of `obs` with labels of the cell's sample. Samples without a label are predicted, not learned from.
+    tasks : str or list of str
+        "classification", "regression" or "ranking" for each label. Of the last two, labels are numbers or ordered
+        categories.
+    cell_group_key : str or None, default=None
+        Column of `obs` with the type of each cell, for patpy's plots.
+    layer : str or None, default="X"
+        Values to learn from, normalised and on a log scale: "X" or None, or an entry of `obsm` or of `layers`.
+    seed : int, default=42
+        Seed of the draw of cells and of the ensemble.
+    n_cells : int or None, default=1000
+        Cells drawn from each sample; None: all.
+    n_jobs : int or None, default=None
+        Members at the same time, and threads of distances; None: one.
+    **parameters : Any
+        Further arguments of `tl.learn`: group_key (the patient, where they have several samples), batch_key, genes,
+        n_members, ….
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> from groundmetric.integrations.patpy import GroundMetricLearning
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> method = GroundMetricLearning("sample", "condition", "classification", n_members=4)
+    >>> method.prepare_anndata(adata)
+    >>> method.predict("condition").columns.tolist()
+    ['prob_control', 'prob_disease', 'condition_pred']
+    >>> method.calculate_distance_matrix().shape
+    (8, 8)
+    """
+
+    def __init__(
+        self,
+        sample_key: str,
+        label_keys: list[str] | str,
+        tasks: list[str] | str,
+        cell_group_key: str | None = None,
+        layer: str | None = "X",
+        seed: int = 42,
+        *,
+        n_cells: int | None = 1000,
+        n_jobs: int | None = None,
+        **parameters: Any,
+    ) -> None:
+        super().__init__(sample_key, label_keys, _checked_tasks(tasks), cell_group_key, layer, seed)
+        self.n_cells = n_cells
+        self.n_jobs = n_jobs
+        self.parameters = parameters
+        self._learned: dict[str, EnsembleResults] = {}
+        self._importance: dict[str, pd.DataFrame] = {}
+
+    def prepare_anndata(self, adata: Any, train: bool = True) -> None:
+        """Take the cells and, unless told otherwise, learn a metric from each label.
+
+        Parameters
+        ----------
+        adata : AnnData
+            Cells in memory; results are added to it.
+        train : bool, default=True
+            Whether to learn from the labels now; else `fine_tune` does.
+        """
+        if adata.isbacked:
+            raise ValueError("adata is backed by a file, but results are added to it: load it with adata.to_memory()")
+        super().prepare_anndata(adata)
+        self._learned, self._importance, self._fitted = {}, {}, False
+        if train:
+            self.fine_tune(self.label_keys, self.tasks)
+
+    def fine_tune(self, labels: list[str] | str, tasks: list[str] | str, **parameters: Any) -> None:
+        """Learn a metric from each of these labels, new ones or again; those of other labels stay.
+
+        Parameters
+        ----------
+        labels : str or list of str
+            Columns of `obs`.
+        tasks : str or list of str
+            "classification", "regression" or "ranking" for each label.
+        **parameters : Any
+            Arguments of `tl.learn` for these labels, which go before those of the method.
+        """
+        labels, tasks = self._prepare_fine_tune(labels, _checked_tasks(tasks))
+        for label, task in zip(labels, tasks, strict=True):
+            self.tasks[self.label_keys.index(label)] = task  # patpy keeps the task that a label had before
+            self._learn(label, _TARGETS[task], parameters)
+        self._importance, self._fitted = {}, True
+        self.get_sample_representations()
+
+    def _learn(self, label: str, target: str, parameters: dict[str, Any]) -> None:
+        layer, use_rep = _place(self.adata, self.layer)
+        given: dict[str, Any] = {
+            "layer": layer, "use_rep": use_rep, "n_cells": self.n_cells, "n_jobs": self.n_jobs,
+            "random_state": self.seed, "target": target, **self.parameters, **parameters,
+        }  # fmt: skip
+        learn(self.adata, self.sample_key, label, learner="ensemble", key_added=_key(label), **given)
+        results = EnsembleResults.read(self.adata.uns[_key(label)])
+        assert results is not None
+        self._learned[label] = results
+
+    def predict(self, label: str, adata: Any = None) -> pd.Series | pd.DataFrame:
+        """Predict a label of every sample, of training samples as it was while they were left out.
+
+        Parameters
+        ----------
+        label : str
+            A label that was learned.
+        adata : AnnData or None, default=None
+            Cells of new samples, by `tl.transfer`, which adds its results to it. None: the samples of
+            `prepare_anndata`; those without a label are predicted as new ones are.
+
+        Returns
+        -------
+        DataFrame or Series
+            By sample. Of classes a table with a column "prob_<class>" for each and "<label>_pred", the most probable;
+            of numbers a Series. Ordered categories are numbers from 0 on.
+        """
+        results = self._results(label)
+        if adata is not None:
+            return self._as_patpy(label, self._predict_new(label, adata), adata.obs[self.sample_key].unique())
+        found = pd.DataFrame(results.held_out, index=results.samples)
+        new = ~self._names.isin(results.samples)
+        if new.any():
+            cells = self.adata.obs[self.sample_key].astype(str).isin(self._names[new]).to_numpy()
+            found = pd.concat([found, self._predict_new(label, self.adata[cells].copy())])
+        return self._as_patpy(label, found.loc[self._names], self.samples)
+
+    def _predict_new(self, label: str, adata: Any) -> pd.DataFrame:
+        """Probabilities, or numbers, of samples that were not learned from."""
+        key = _key(label)
+        new = transfer(
+            adata, self.adata, key=key, n_cells=self.n_cells, random_state=self.seed, n_jobs=self.n_jobs
+        )  # fmt: skip
+        numbers = self._results(label).numbers is not None
+        values = new.obs[f"{key}_number"] if numbers else new.obsm[f"{key}_probabilities"]
+        return pd.DataFrame(values.to_numpy(), index=new.obs_names)
+
+    def _as_patpy(self, label: str, found: pd.DataFrame, index: Any) -> pd.Series | pd.DataFrame:
+        results = self._results(label)
+        if results.numbers is not None:
+            return pd.Series(found[0].to_numpy(), index=index, name=label)
+        table = pd.DataFrame(found.to_numpy(), index=index, columns=[f"prob_{name}" for name in results.classes])
+        # A sample of the name of a training sample is not predicted anew: its row is missing.
+        known = found.notna().all(axis=1).to_numpy()
+        best = found.fillna(0.0).to_numpy().argmax(axis=1)
+        predicted = pd.Series(results.classes[best], index=index)
+        return table.assign(**{f"{label}_pred": predicted if known.all() else predicted.where(known)})
+
+    def calculate_distance_matrix(self, *, label: str | None = None, out_of_bag: bool = True) -> np.ndarray:
+        """Distances between samples under the learned metric, out of bag.
+
+        Parameters
+        ----------
+        label : str or None, default=None
+            Label whose metric it is. None: the mean over all labels that were learned.
+        out_of_bag : bool, default=True
+            Whether two training samples are compared only by members that were not learned from both. Otherwise they
+            are compared by the final metric, under which samples that were learned from look better apart than new ones
+            would be: not for evaluation.
+
+        Returns
+        -------
+        array of shape (n_samples, n_samples)
+            In units of their mean; a copy, because patpy's `predict_knn` writes to it.
+        """
+        self._check_fitted()
+        found = [self._distances(one, out_of_bag) for one in ([label] if label is not None else self._learned)]
+        return np.mean([distances / (_off_diagonal_mean(distances) or 1.0) for distances in found], axis=0)
+
+    def _distances(self, label: str, out_of_bag: bool) -> np.ndarray:
+        results, key = self._results(label), _key(label)
+        places = pd.Index(results.samples).get_indexer(self._names)
+        if out_of_bag and np.all(places >= 0):  # what the ensemble has: no distance is computed anew
+            return results.out_of_bag[np.ix_(places, places)]
+        found = samples(self.adata, key=key, n_jobs=self.n_jobs)
+        return np.asarray(found.obsp[f"{key}_out_of_bag" if out_of_bag else f"{key}_distances"])
+
+    def get_sample_representations(self, n_components: int = _N_AXES) -> pd.DataFrame:
+        """Principal coordinates of the samples: Euclidean coordinates nearest to the distances out of bag.
+
+        Parameters
+        ----------
+        n_components : int, default=10
+            Coordinates at most; fewer where the distances have no more.
+
+        Returns
+        -------
+        DataFrame
+            By sample, with the columns "dim_0", "dim_1", …
+        """
+        self.sample_representation = _coordinates(self.calculate_distance_matrix(), self.samples, n_components)
+        return self.sample_representation
+
+    def get_sample_importance(self, force: bool = False) -> pd.DataFrame:
+        """How clearly each sample is of its label: how much farther samples of other labels are than of its own.
+
+        The distances are out of bag, in units of their mean between labels. Of numbers, the two labels are the lower
+        and the upper half. Below 0, a sample is nearer to the others.
+
+        Parameters
+        ----------
+        force : bool, default=False
+            Whether to compute it again.
+
+        Returns
+        -------
+        DataFrame
+            By sample, with a column "<label>_importance" for each label, and "average_importance" of several. Missing
+            for samples without a label.
+        """
+        self._check_fitted()
+        if force or "samples" not in self._importance:
+            columns = {f"{label}_importance": self._farther(label) for label in self._learned}
+            self._importance["samples"] = _with_average(pd.DataFrame(columns, index=self.samples))
+            self.adata.uns["supervised_sample_importance"] = self._importance["samples"].to_dict()
+        return self._importance["samples"].copy()
+
+    def _farther(self, label: str) -> np.ndarray:
+        distances = self.calculate_distance_matrix(label=label)
+        classes = self._classes(label).reindex(self._names).to_numpy()
+        known = ~pd.isna(classes)
+        like = (classes[:, None] == classes) & known & known[:, None]
+        unlike = (classes[:, None] != classes) & known & known[:, None]
+        np.fill_diagonal(like, False)
+        between, within = (_row_means(distances, pairs) for pairs in (unlike, like))
+        return (between - within) / distances[unlike].mean()
+
+    def get_cell_importance(self, force: bool = False) -> pd.DataFrame:
+        """How far each cell's mass travels to samples of other labels, less how far to samples of its own.
+
+        It is that of `tl.cell_relevance`, by transport plans under the final metric: it describes the samples that were
+        learned from, and is no test of the metric. Of numbers, the two labels are the lower and the upper half.
+
+        Parameters
+        ----------
+        force : bool, default=False
+            Whether to compute it again.
+
+        Returns
+        -------
+        DataFrame
+            By cell, with a column "<label>_importance" for each label, and "average_importance" of several. Missing
+            for cells that were not drawn, and of samples without a label.
+        """
+        self._check_fitted()
+        if force or "cells" not in self._importance:
+            columns = {
+                f"{label}_importance": relevance_by_plans(
+                    self.adata, _key(label), _MAX_PARTNERS, self.seed, self.n_jobs, self._classes(label)
+                )["relevance"]
+                for label in self._learned
+            }
+            self._importance["cells"] = _with_average(pd.DataFrame(columns, index=self.adata.obs_names))
+            for name, values in columns.items():
+                self.adata.obs[name] = values
+        return self._importance["cells"].copy()
+
+    @property
+    def _names(self) -> pd.Index:
+        """Samples by the names that they have in results: text."""
+        return pd.Index([str(name) for name in self.samples])
+
+    def _results(self, label: str) -> EnsembleResults:
+        self._check_fitted()
+        if label not in self._learned:
+            raise ValueError(f"label is {label!r}, but {list(self._learned)} were learned: call fine_tune for it first")
+        return self._learned[label]
+
+    def _classes(self, label: str) -> pd.Series:
+        """Class of each training sample; of numbers, whether it is in the upper half."""
+        results = self._results(label)
+        if results.numbers is None:
+            return pd.Series(results.labels, results.samples)
+        upper = results.numbers > np.median(results.numbers)
+        upper = upper if upper.any() else results.numbers >= np.median(results.numbers)
+        return pd.Series(np.where(upper, "upper", "lower"), results.samples)
+
+
+class OptimalTransport(SampleRepresentationMethod):
+    """A sample representation of patpy: exact optimal transport between the cells of two samples; labels play no part.
+
+    Parameters
+    ----------
+    sample_key : str
+        Column of `obs` with the sample of each cell.
+    cell_group_key : str or None, default=None
+        Column of `obs` with the type of each cell, for patpy's plots.
+    layer : str or None, default="X_pca"
+        Coordinates of the cells: "X" or None, or an entry of `obsm` or of `layers`.
+    seed : int, default=67
+        Seed of the draw of cells.
+    metric : GroundMetric or str, default="euclidean"
+        Distance between cells. Of genes, the features of a GroundMetric are found by their names.
+    n_cells : int or None, default=1000
+        Cells drawn from each sample; None: all.
+    n_jobs : int or None, default=None
+        Threads; None: one.
+    **options : Any
+        Further arguments of `groundmetric.pairwise_distances`, e.g. ``solver="sliced"``.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> from groundmetric.integrations.patpy import OptimalTransport
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> method = OptimalTransport("sample", layer="X")
+    >>> method.prepare_anndata(adata)
+    >>> method.calculate_distance_matrix().shape
+    (8, 8)
+    """
+
+    DISTANCES_UNS_KEY = "X_optimal_transport_distances"
+
+    def __init__(
+        self,
+        sample_key: str,
+        cell_group_key: str | None = None,
+        layer: str | None = "X_pca",
+        seed: int = 67,
+        *,
+        metric: GroundMetric | str = "euclidean",
+        n_cells: int | None = 1000,
+        n_jobs: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(sample_key, cell_group_key, layer, seed)
+        self.metric = metric
+        self.n_cells = n_cells
+        self.n_jobs = n_jobs
+        self.options = options
+        self._found: np.ndarray | None = None
+
+    def prepare_anndata(self, adata: Any) -> None:
+        """Take the cells.
+
+        Parameters
+        ----------
+        adata : AnnData
+            Cells; the distances are added to it.
+        """
+        super().prepare_anndata(adata)
+        self._found, self._fitted = None, False
+
+    def calculate_distance_matrix(self, force: bool = False) -> np.ndarray:
+        """Wasserstein distances between samples.
+
+        Distances of another object in `uns` are not taken for those of this one, which may have other parameters.
+
+        Parameters
+        ----------
+        force : bool, default=False
+            Whether to compute them again.
+
+        Returns
+        -------
+        array of shape (n_samples, n_samples)
+            A copy of what is in `uns`, because patpy's `predict_knn` writes to it.
+        """
+        self._check_adata_loaded()
+        if force or self._found is None:
+            self._found = pairwise_distances(self._cells(), metric=self.metric, n_jobs=self.n_jobs, **self.options)
+            self.adata.uns[self.DISTANCES_UNS_KEY] = self._found.copy()
+            self.sample_representation = _coordinates(self._found, self.samples, _N_AXES)
+            self._fitted = True
+        return self._found.copy()
+
+    def _cells(self) -> Distributions:
+        """Drawn cells of the samples, in their order."""
+        layer, use_rep = _place(self.adata, self.layer)
+        with Source(self.adata) as source:
+            values = Values.of(source, layer, use_rep)
+        who = samples_of(self.adata.obs, self.sample_key)
+        rows = draw(who, self.n_cells, self.seed)
+        rows = rows[np.argsort(who.codes[rows], kind="stable")]
+        columns = _columns(values, self.metric)
+        names = None if use_rep is not None else [str(name) for name in values.names[columns]]
+        return Distributions(values.matrix[rows][:, columns], who.names[who.codes[rows]], features=names)
+
+
+def _columns(values: Values, metric: Any) -> np.ndarray:
+    """Columns of the metric's genes; all where it has no names, or they are no genes."""
+    every = np.arange(values.matrix.shape[1])
+    features = getattr(metric, "features", None)
+    if features is None or not values.is_expression:
+        return every
+    places = values.names.get_indexer(features)
+    if np.any(places < 0):
+        lacking = features[int(np.argmax(places < 0))]
+        raise ValueError(f"metric has the feature {lacking!r}, but adata has no gene of this name: add it, or learn again")
+    return places
+
+
+def _checked_tasks(tasks: Sequence[str] | str) -> list[str]:
+    found = [tasks] if isinstance(tasks, str) else list(tasks)
+    unknown = [task for task in found if task not in _TARGETS]
+    if unknown:
+        raise ValueError(f"tasks holds {unknown[0]!r}: expected some of {list(_TARGETS)}")
+    return found
+
+
+def _key(label: str) -> str:
+    return f"groundmetric_{label}"
+
+
+def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
+    """What patpy calls a layer, as `layer` and `use_rep` of `tl.learn`."""
+    if layer in (None, "X"):
+        return None, None
+    return (None, layer) if layer in adata.obsm else (layer, None)
+
+
+def _off_diagonal_mean(distances: np.ndarray) -> float:
+    return float(distances.sum() / max(1, distances.size - len(distances)))
+
+
+def _row_means(values: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Mean of each row over some columns; NaN where there are none."""
+    with np.errstate(invalid="ignore"):
+        return np.where(where, values, 0.0).sum(axis=1) / where.sum(axis=1)
+
+
+def _with_average(table: pd.DataFrame) -> pd.DataFrame:
+    if table.shape[1] > 1:
+        table.insert(0, "average_importance", table.mean(axis=1))
+    return table
+
+
+def _coordinates(distances: np.ndarray, names: Any, n_components: int) -> pd.DataFrame:
+    """Principal coordinates (classical scaling): eigenvectors of the centred squared distances, the largest first."""
+    squares = np.square(distances)
+    centred = -0.5 * (squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean())
+    values, vectors = np.linalg.eigh(centred)
+    order = np.argsort(-values)[:n_components]
+    order = order[values[order] > 1e-12 * max(values.max(), 0.0)]
+    found = vectors[:, order] * np.sqrt(values[order])
+    return pd.DataFrame(found, index=names, columns=[f"dim_{k}" for k in range(order.size)])
