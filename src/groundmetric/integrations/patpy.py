@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from .._anndata.annotations import draw, samples_of
-from .._anndata.source import Source
-from .._anndata.store import EnsembleResults
+from .._anndata.source import Source, read
+from .._anndata.store import EnsembleResults, in_order
 from .._internal.validation import need
 from ..distances import pairwise_distances
 from ..distributions import Distributions
@@ -99,8 +99,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         self.n_cells = n_cells
         self.n_jobs = n_jobs
         self.parameters = parameters
-        self._learned: dict[str, EnsembleResults] = {}
-        self._importance: dict[str, pd.DataFrame] = {}
+        self._forget()
 
     def prepare_anndata(self, adata: Any, train: bool = True) -> None:
         """Take the cells and, unless told otherwise, learn a metric from each label.
@@ -115,9 +114,16 @@ class GroundMetricLearning(SupervisedSampleMethod):
         if adata.isbacked:
             raise ValueError("adata is backed by a file, but results are added to it: load it with adata.to_memory()")
         super().prepare_anndata(adata)
-        self._learned, self._importance, self._fitted = {}, {}, False
+        self._forget()
         if train:
             self.fine_tune(self.label_keys, self.tasks)
+
+    def _forget(self) -> None:
+        """Forget what was found in other cells."""
+        self._learned: dict[str, EnsembleResults] = {}
+        self._matrices: dict[tuple[str, bool], np.ndarray] = {}
+        self._of_cells: dict[str, pd.Series] = {}
+        self._fitted = False
 
     def fine_tune(self, labels: list[str] | str, tasks: list[str] | str, **parameters: Any) -> None:
         """Learn a metric from each of these labels, new ones or again; those of other labels stay.
@@ -135,7 +141,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         for label, task in zip(labels, tasks, strict=True):
             self.tasks[self.label_keys.index(label)] = task  # patpy keeps the task that a label had before
             self._learn(label, _TARGETS[task], parameters)
-        self._importance, self._fitted = {}, True
+        self._fitted = True
         self.get_sample_representations()
 
     def _learn(self, label: str, target: str, parameters: dict[str, Any]) -> None:
@@ -144,10 +150,15 @@ class GroundMetricLearning(SupervisedSampleMethod):
             "layer": layer, "use_rep": use_rep, "n_cells": self.n_cells, "n_jobs": self.n_jobs,
             "random_state": self.seed, "target": target, **self.parameters, **parameters,
         }  # fmt: skip
+        if f"{label}_importance" in self.adata.obs:  # of what was learned before
+            del self.adata.obs[f"{label}_importance"]
         learn(self.adata, self.sample_key, label, learner="ensemble", key_added=_key(label), **given)
         results = EnsembleResults.read(self.adata.uns[_key(label)])
         assert results is not None
         self._learned[label] = results
+        self._of_cells.pop(label, None)
+        for out_of_bag in (True, False):
+            self._matrices.pop((label, out_of_bag), None)
 
     def predict(self, label: str, adata: Any = None) -> pd.Series | pd.DataFrame:
         """Predict a label of every sample, of training samples as it was while they were left out.
@@ -179,9 +190,8 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def _predict_new(self, label: str, adata: Any) -> pd.DataFrame:
         """Probabilities, or numbers, of samples that were not learned from."""
         key = _key(label)
-        new = transfer(
-            adata, self.adata, key=key, n_cells=self.n_cells, random_state=self.seed, n_jobs=self.n_jobs
-        )  # fmt: skip
+        drawn = {"n_cells": self.n_cells, "random_state": self.seed}
+        new = transfer(adata, self.adata, key=key, n_jobs=self.n_jobs, **drawn)
         numbers = self._results(label).numbers is not None
         values = new.obs[f"{key}_number"] if numbers else new.obsm[f"{key}_probabilities"]
         return pd.DataFrame(values.to_numpy(), index=new.obs_names)
@@ -216,30 +226,30 @@ class GroundMetricLearning(SupervisedSampleMethod):
         """
         self._check_fitted()
         found = [self._distances(one, out_of_bag) for one in ([label] if label is not None else self._learned)]
-        return np.mean([distances / (_off_diagonal_mean(distances) or 1.0) for distances in found], axis=0)
+        return np.mean(found, axis=0)
 
     def _distances(self, label: str, out_of_bag: bool) -> np.ndarray:
         results, key = self._results(label), _key(label)
-        places = pd.Index(results.samples).get_indexer(self._names)
-        if out_of_bag and np.all(places >= 0):  # what the ensemble has: no distance is computed anew
-            return results.out_of_bag[np.ix_(places, places)]
-        found = samples(self.adata, key=key, n_jobs=self.n_jobs)
-        return np.asarray(found.obsp[f"{key}_out_of_bag" if out_of_bag else f"{key}_distances"])
+        if (label, out_of_bag) not in self._matrices:
+            places = pd.Index(results.samples).get_indexer(self._names)
+            if out_of_bag and np.all(places >= 0):  # the ensemble has them
+                found = results.out_of_bag[np.ix_(places, places)]
+            else:
+                compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
+                found = np.asarray(compared.obsp[f"{key}_out_of_bag" if out_of_bag else f"{key}_distances"])
+            mean = found.sum() / (found.size - len(found))
+            self._matrices[label, out_of_bag] = found / (mean or 1.0)
+        return self._matrices[label, out_of_bag]
 
-    def get_sample_representations(self, n_components: int = _N_AXES) -> pd.DataFrame:
+    def get_sample_representations(self) -> pd.DataFrame:
         """Principal coordinates of the samples: Euclidean coordinates nearest to the distances out of bag.
-
-        Parameters
-        ----------
-        n_components : int, default=10
-            Coordinates at most; fewer where the distances have no more.
 
         Returns
         -------
         DataFrame
-            By sample, with the columns "dim_0", "dim_1", …
+            By sample, with at most ten columns "dim_0", "dim_1", …
         """
-        self.sample_representation = _coordinates(self.calculate_distance_matrix(), self.samples, n_components)
+        self.sample_representation = _coordinates(self.calculate_distance_matrix(), self.samples)
         return self.sample_representation
 
     def get_sample_importance(self, force: bool = False) -> pd.DataFrame:
@@ -251,29 +261,27 @@ class GroundMetricLearning(SupervisedSampleMethod):
         Parameters
         ----------
         force : bool, default=False
-            Whether to compute it again.
+            Without effect, because it is always computed; patpy's other methods have it.
 
         Returns
         -------
         DataFrame
             By sample, with a column "<label>_importance" for each label, and "average_importance" of several. Missing
-            for samples without a label.
+            for samples without a label. It is in ``uns["supervised_sample_importance"]`` too, as patpy has it.
         """
         self._check_fitted()
-        if force or "samples" not in self._importance:
-            columns = {f"{label}_importance": self._farther(label) for label in self._learned}
-            self._importance["samples"] = _with_average(pd.DataFrame(columns, index=self.samples))
-            self.adata.uns["supervised_sample_importance"] = self._importance["samples"].to_dict()
-        return self._importance["samples"].copy()
+        found = _table({label: self._farther(label) for label in self._learned}, self.samples)
+        self.adata.uns["supervised_sample_importance"] = found.to_dict()
+        return found
 
     def _farther(self, label: str) -> np.ndarray:
-        distances = self.calculate_distance_matrix(label=label)
+        distances = self._distances(label, out_of_bag=True)
         classes = self._classes(label).reindex(self._names).to_numpy()
-        known = ~pd.isna(classes)
-        like = (classes[:, None] == classes) & known & known[:, None]
-        unlike = (classes[:, None] != classes) & known & known[:, None]
-        np.fill_diagonal(like, False)
-        between, within = (_row_means(distances, pairs) for pairs in (unlike, like))
+        known = pd.notna(classes) & pd.notna(classes)[:, None]
+        unlike = (classes[:, None] != classes) & known
+        like = (classes[:, None] == classes) & known & ~np.eye(len(classes), dtype=bool)
+        with np.errstate(invalid="ignore"):  # without a label, or alone of its label: not known
+            between, within = ((distances * pairs).sum(axis=1) / pairs.sum(axis=1) for pairs in (unlike, like))
         return (between - within) / distances[unlike].mean()
 
     def get_cell_importance(self, force: bool = False) -> pd.DataFrame:
@@ -291,20 +299,17 @@ class GroundMetricLearning(SupervisedSampleMethod):
         -------
         DataFrame
             By cell, with a column "<label>_importance" for each label, and "average_importance" of several. Missing
-            for cells that were not drawn, and of samples without a label.
+            for cells that were not drawn, and of samples without a label. The columns are in `obs` too.
         """
         self._check_fitted()
-        if force or "cells" not in self._importance:
-            columns = {
-                f"{label}_importance": relevance_by_plans(
+        for label in self._learned:
+            if force or label not in self._of_cells:
+                travel = relevance_by_plans(
                     self.adata, _key(label), _MAX_PARTNERS, self.seed, self.n_jobs, self._classes(label)
-                )["relevance"]
-                for label in self._learned
-            }
-            self._importance["cells"] = _with_average(pd.DataFrame(columns, index=self.adata.obs_names))
-            for name, values in columns.items():
-                self.adata.obs[name] = values
-        return self._importance["cells"].copy()
+                )
+                self._of_cells[label] = travel["relevance"]
+            self.adata.obs[f"{label}_importance"] = self._of_cells[label]
+        return _table({label: self._of_cells[label] for label in self._learned}, self.adata.obs_names)
 
     @property
     def _names(self) -> pd.Index:
@@ -341,7 +346,7 @@ class OptimalTransport(SampleRepresentationMethod):
     seed : int, default=67
         Seed of the draw of cells.
     metric : GroundMetric or str, default="euclidean"
-        Distance between cells. Of genes, the features of a GroundMetric are found by their names.
+        Distance between cells. The features of a GroundMetric are found by their names, if it has names.
     n_cells : int or None, default=1000
         Cells drawn from each sample; None: all.
     n_jobs : int or None, default=None
@@ -411,34 +416,32 @@ class OptimalTransport(SampleRepresentationMethod):
         if force or self._found is None:
             self._found = pairwise_distances(self._cells(), metric=self.metric, n_jobs=self.n_jobs, **self.options)
             self.adata.uns[self.DISTANCES_UNS_KEY] = self._found.copy()
-            self.sample_representation = _coordinates(self._found, self.samples, _N_AXES)
+            self.sample_representation = _coordinates(self._found, self.samples)
             self._fitted = True
         return self._found.copy()
 
     def _cells(self) -> Distributions:
-        """Drawn cells of the samples, in their order."""
+        """Drawn cells of the samples, in their order, with the features of the metric."""
         layer, use_rep = _place(self.adata, self.layer)
-        with Source(self.adata) as source:
-            values = Values.of(source, layer, use_rep)
         who = samples_of(self.adata.obs, self.sample_key)
         rows = draw(who, self.n_cells, self.seed)
-        rows = rows[np.argsort(who.codes[rows], kind="stable")]
-        columns = _columns(values, self.metric)
-        names = None if use_rep is not None else [str(name) for name in values.names[columns]]
-        return Distributions(values.matrix[rows][:, columns], who.names[who.codes[rows]], features=names)
+        features = getattr(self.metric, "features", None)
+        with Source(self.adata) as source:
+            values = Values.of(source, layer, use_rep)
+            columns = np.arange(values.matrix.shape[1]) if features is None else _find(features, values.names)
+            points = read(values.matrix, rows, np.sort(columns))[:, np.argsort(np.argsort(columns))]
+        return in_order(Distributions(points, who.names[who.codes[rows]], features=features), who.names)
 
 
-def _columns(values: Values, metric: Any) -> np.ndarray:
-    """Columns of the metric's genes; all where it has no names, or they are no genes."""
-    every = np.arange(values.matrix.shape[1])
-    features = getattr(metric, "features", None)
-    if features is None or not values.is_expression:
-        return every
-    places = values.names.get_indexer(features)
-    if np.any(places < 0):
-        lacking = features[int(np.argmax(places < 0))]
-        raise ValueError(f"metric has the feature {lacking!r}, but adata has no gene of this name: add it, or learn again")
-    return places
+def _find(features: list[str], names: pd.Index) -> np.ndarray:
+    """Columns of the metric's features, by name."""
+    places = pd.Series(np.arange(len(names)), names).groupby(level=0).first().reindex(features)
+    if places.isna().any():
+        lacking = places.index[places.isna()][0]
+        raise ValueError(
+            f"metric has the feature {lacking!r}, but adata has names like {names[0]!r}: use the same names"
+        )
+    return places.to_numpy(dtype=np.intp)
 
 
 def _checked_tasks(tasks: Sequence[str] | str) -> list[str]:
@@ -460,28 +463,20 @@ def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
     return (None, layer) if layer in adata.obsm else (layer, None)
 
 
-def _off_diagonal_mean(distances: np.ndarray) -> float:
-    return float(distances.sum() / max(1, distances.size - len(distances)))
-
-
-def _row_means(values: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """Mean of each row over some columns; NaN where there are none."""
-    with np.errstate(invalid="ignore"):
-        return np.where(where, values, 0.0).sum(axis=1) / where.sum(axis=1)
-
-
-def _with_average(table: pd.DataFrame) -> pd.DataFrame:
+def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:
+    """Importance for each label, and on average of several, as patpy names them."""
+    table = pd.DataFrame({f"{label}_importance": values for label, values in importance.items()}, index=index)
     if table.shape[1] > 1:
         table.insert(0, "average_importance", table.mean(axis=1))
     return table
 
 
-def _coordinates(distances: np.ndarray, names: Any, n_components: int) -> pd.DataFrame:
+def _coordinates(distances: np.ndarray, names: Any) -> pd.DataFrame:
     """Principal coordinates (classical scaling): eigenvectors of the centred squared distances, the largest first."""
     squares = np.square(distances)
     centred = -0.5 * (squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean())
     values, vectors = np.linalg.eigh(centred)
-    order = np.argsort(-values)[:n_components]
+    order = np.argsort(-values)[:_N_AXES]
     order = order[values[order] > 1e-12 * max(values.max(), 0.0)]
     found = vectors[:, order] * np.sqrt(values[order])
     return pd.DataFrame(found, index=names, columns=[f"dim_{k}" for k in range(order.size)])

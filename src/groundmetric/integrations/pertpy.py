@@ -2,7 +2,7 @@
 
 pertpy's "wasserstein" is the entropic one of the squared Euclidean cost, and 1.0 where that cost is not finite. Here it
 is exact, of the distance itself, and what is not finite is an error. pertpy knows its distances by name only, so its
-`Distance` and `DistanceTest` are extended: all that they do (pairwise, one-sided, bootstrap, permutations) stays theirs.
+`Distance` and `DistanceTest` are extended: pairwise, one-sided, bootstrap and permutations are theirs.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class ExactWasserstein(AbstractDistance):
         float
             The distance.
         """
-        groups = [Distributions.from_arrays([cells], [name]) for cells, name in ((X, "X"), (Y, "Y"))]
-        found = pairwise_distances(*groups, self.ground_metric, **{**self.options, **options})
+        first, second = (Distributions.from_arrays([cells], [name]) for cells, name in ((X, "X"), (Y, "Y")))
+        found = pairwise_distances(first, second, self.ground_metric, **{**self.options, **options})
         return float(found[0, 0])
 
     def from_precomputed(self, P: Any, idx: Any, **kwargs: Any) -> float:
@@ -96,7 +96,7 @@ class ExactWasserstein(AbstractDistance):
 
 
 class TransportDistance(Distance):
-    """pertpy's `Distance` with the exact Wasserstein distance: between two groups of cells, or all groups of an AnnData.
+    """pertpy's `Distance` with the exact Wasserstein distance, between two groups of cells or all of an AnnData.
 
     The cells are those of an entry of `obsm` or of `layers`. After `tl.learn`, ``obsm_key="X_groundmetric"`` is the
     learned metric: it is the Euclidean one between these coordinates.
@@ -161,8 +161,8 @@ class TransportDistanceTest(DistanceTest):
     >>> adata = AnnData(cells, obs={"guide": np.repeat(["control", "none", "strong"], 10)}, obsm={"X_pca": cells})
     >>> test = TransportDistanceTest(TransportDistance(), n_perms=100)
     >>> table = test(adata, groupby="guide", contrast="control", show_progressbar=False)
-    >>> bool(table.loc["strong", "significant_adj"]), bool(table.loc["none", "distance"] < table.loc["strong", "distance"])
-    (True, True)
+    >>> bool(table.loc["strong", "significant_adj"])
+    True
     """
 
     def __init__(self, distance: TransportDistance, n_perms: int = 1000, **options: Any) -> None:
