@@ -176,3 +176,26 @@ class TransportDistanceTest(DistanceTest):
         super().__init__(_PLACEHOLDER, n_perms=n_perms, obsm_key=distance.obsm_key, **options)
         self.metric = distance.metric
         self.distance = distance
+
+    def test_xy(self, adata: Any, groupby: str, contrast: str, show_progressbar: bool = True) -> Any:
+        """Test all groups of cells against one, as pertpy does.
+
+        Parameters
+        ----------
+        adata : AnnData
+            Cells.
+        groupby : str
+            Column of `obs` with the group of each cell.
+        contrast : str
+            Group that the others are compared with.
+        show_progressbar : bool, default=True
+            Whether to show progress.
+
+        Returns
+        -------
+        DataFrame
+            By group: "distance", "pvalue", "significant", and the last two after correction ("_adj").
+        """
+        # Before pertpy 1.3, groups have each other's p-values unless cells come in their order (its issue 1072).
+        order = adata.obs[groupby].reset_index(drop=True).sort_values(kind="stable").index
+        return super().test_xy(adata[order], groupby, contrast, show_progressbar)
