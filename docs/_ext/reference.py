@@ -14,7 +14,6 @@ from typing import Any
 
 import groundmetric
 
-
 # Modules that need torch, patpy and pertpy.
 UNIMPORTED = ("groundmetric.neural", "groundmetric.integrations.patpy", "groundmetric.integrations.pertpy")
 

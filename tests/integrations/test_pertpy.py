@@ -37,7 +37,7 @@ def of(adata, name):
 
 def test_a_common_shift_costs_its_length():
     X = np.random.RandomState(0).normal(size=(30, 4))
-    assert_allclose(ExactWasserstein()(X, X + [3.0, 0.0, 4.0, 0.0]), 5.0, rtol=1e-12)
+    assert_allclose(ExactWasserstein()(X, X + np.array([3.0, 0.0, 4.0, 0.0])), 5.0, rtol=1e-12)
 
 
 def test_it_is_a_distance_of_pertpy():
