@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
@@ -113,7 +114,10 @@ def test_the_bootstrap_has_a_mean_near_the_distance_and_a_variance(cells):
     assert 0.0 < found.variance < 1.0
 
 
-def test_the_permutation_test_finds_the_group_that_differs(cells):
+@pytest.mark.parametrize("categories", [None, ["strong", "control", "weak", "none"]])
+def test_the_permutation_test_finds_the_group_that_differs(cells, categories):
+    if categories is not None:
+        cells.obs["guide"] = pd.Categorical(cells.obs["guide"], categories)
     test = TransportDistanceTest(TransportDistance(), n_perms=60)
     table = test(cells, groupby="guide", contrast="control", show_progressbar=False)
     assert_allclose(table.loc["strong", "distance"], TransportDistance()(of(cells, "strong"), of(cells, "control")))
