@@ -178,7 +178,6 @@ def test_sample_importance_is_how_much_farther_other_labels_are(fitted):
     assert_allclose(found["average_importance"], found.iloc[:, 1:].mean(axis=1))
     # The upper half of the severity is the diseased: the same classes under another metric.
     assert found["severity_importance"].mean() > 0.0
-    assert fitted.adata.uns["supervised_sample_importance"] == found.to_dict()
 
 
 def test_cell_importance_is_that_of_cell_relevance_and_finds_the_changed_cells(fitted):
@@ -201,6 +200,24 @@ def test_representations_have_the_distances_as_far_as_ten_axes_can(fitted):
     assert near > 0.95
     probe = fitted.fit_linear_probe("condition", test_sample_labels=["S01", "S02", "S06", "S07"])
     assert probe["accuracy"] >= 0.75
+
+
+def test_samples_that_are_numbers_and_cells_in_any_order_keep_their_names(original):
+    adata = original[np.random.RandomState(0).permutation(original.n_obs)].copy()
+    adata.obs["number"] = adata.obs["sample"].astype(str).str[1:].astype(int)
+    adata.obs["sick"] = adata.obs["condition"] == "disease"
+    method = GroundMetricLearning("number", "sick", "classification", **QUICK)
+    method.prepare_anndata(adata)
+    found = method.predict("sick")
+    assert_array_equal(found.index, adata.obs["number"].unique())
+    assert list(found.columns) == ["prob_False", "prob_True", "sick_pred"]
+    assert (found["sick_pred"] == (found.index > 5)).mean() > 0.8
+    assert (method.get_sample_importance()["sick_importance"] > 0).mean() > 0.8
+    plain = OptimalTransport("number", layer="X", n_cells=None)
+    plain.prepare_anndata(adata)
+    D = gm.Distributions(adata.X, adata.obs["number"].to_numpy())
+    assert D.names == list(plain.samples)
+    assert_allclose(plain.calculate_distance_matrix(), gm.pairwise_distances(D), rtol=1e-12)
 
 
 def test_fine_tuning_adds_a_label_and_keeps_the_others(cohort):

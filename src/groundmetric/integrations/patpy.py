@@ -67,7 +67,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         Members at the same time, and threads of distances; None: one.
     **parameters : Any
         Further arguments of `tl.learn`: group_key (the patient, where they have several samples), batch_key, genes,
-        n_members, ….
+        n_members and others.
 
     Examples
     --------
@@ -267,12 +267,10 @@ class GroundMetricLearning(SupervisedSampleMethod):
         -------
         DataFrame
             By sample, with a column "<label>_importance" for each label, and "average_importance" of several. Missing
-            for samples without a label. It is in ``uns["supervised_sample_importance"]`` too, as patpy has it.
+            for samples without a label.
         """
         self._check_fitted()
-        found = _table({label: self._farther(label) for label in self._learned}, self.samples)
-        self.adata.uns["supervised_sample_importance"] = found.to_dict()
-        return found
+        return _table({label: self._farther(label) for label in self._learned}, self.samples)
 
     def _farther(self, label: str) -> np.ndarray:
         distances = self._distances(label, out_of_bag=True)
