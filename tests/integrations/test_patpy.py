@@ -245,8 +245,13 @@ def test_a_representation_in_obsm_and_a_layer_are_found_as_patpy_does(cohort):
         method = GroundMetricLearning("sample", "condition", "classification", layer=layer, genes=None, **QUICK)
         method.prepare_anndata(cohort)
         assert cohort.uns["groundmetric_condition"]["features"]["n_features"] == n_features
-    with pytest.raises(ValueError, match="layer is 'X_pca', but layers has no such entry"):
+    unknown = r"layer is 'X_pca', but obsm has \['X_few', .* and layers \["
+    with pytest.raises(ValueError, match=unknown):
         GroundMetricLearning("sample", "condition", "classification", layer="X_pca").prepare_anndata(cohort)
+    plain = OptimalTransport("sample")
+    plain.prepare_anndata(cohort)
+    with pytest.raises(ValueError, match=unknown):
+        plain.calculate_distance_matrix()
 
 
 def test_errors_name_what_is_wrong(cohort):

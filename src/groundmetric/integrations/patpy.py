@@ -458,7 +458,13 @@ def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
     """What patpy calls a layer, as `layer` and `use_rep` of `tl.learn`."""
     if layer in (None, "X"):
         return None, None
-    return (None, layer) if layer in adata.obsm else (layer, None)
+    if layer in adata.obsm:
+        return None, layer
+    if layer in adata.layers:
+        return layer, None
+    raise ValueError(
+        f"layer is {layer!r}, but obsm has {list(adata.obsm)} and layers {list(adata.layers)}: name one of them, or 'X'"
+    )
 
 
 def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:
