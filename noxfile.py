@@ -42,10 +42,11 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session(python=["3.11", "3.12"], default=False)
 def integrations(session: nox.Session) -> None:
-    """Tests of the adapters with the packages that they extend, which bring a lot; on 3.11, an older pertpy."""
+    """Tests and pages of the adapters, with the packages that they extend; on 3.11, an older pertpy."""
     session.install("-e", ".[test,patpy,pertpy]")
-    # The tests go first: they import the packages, whose dependencies warn.
-    session.run("python", "-m", "pytest", "tests/integrations", "src/groundmetric/integrations", *session.posargs)
+    # tests/integrations goes first: it imports the packages, whose dependencies warn.
+    where = ["tests/integrations", "src/groundmetric/integrations", "tests/docs/test_cells.py"]
+    session.run("python", "-m", "pytest", *where, "-k", "adapters or patpy or pertpy", *session.posargs)
 
 
 @nox.session(python="3.12", default=False)
