@@ -206,19 +206,23 @@ def cell_relevance(
         return
     if method != "plans":
         raise ValueError(f"method is {method!r}: expected 'plans' or 'held_out'")
-    found = _by_plans(adata, key, max_partners, random_state, n_jobs)
+    found = relevance_by_plans(adata, key, max_partners, random_state, n_jobs)
     for name, values in found.items():
         adata.obs[f"{key}_{name}"] = values
 
 
-def _by_plans(adata: Any, key: str, max_partners: int, seed: int, n_jobs: int | None) -> pd.DataFrame:
+def relevance_by_plans(
+    adata: Any, key: str, max_partners: int, seed: int, n_jobs: int | None, labels: pd.Series | None = None
+) -> pd.DataFrame:
+    """Relevance of each cell, and how far it travels; `labels` stand in for those that were learned, same samples."""
     with Source(adata) as source:
         stored = read_entry(source.uns_entry(key), key, "adata")
         who = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in who.names if name in stored.labels.index]
         cells = drawn_cells(source, who, key, only=labelled)
         drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & np.isin(who.names, labelled)[who.codes]
-    codes = np.unique(stored.labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
+    labels = stored.labels if labels is None else labels
+    codes = np.unique(labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
     pairs = partners(codes, max_partners, np.random.default_rng(seed))
     travel = travel_of_cells(cells, codes, pairs, n_jobs)
     between, within = travel.between, travel.within
