@@ -177,12 +177,12 @@ class MixMIL(BaseEstimator):
         torch.manual_seed(0)
         self._pca = PCA(min(30, D.shape[1]), random_state=0).fit(D.points)
         self._scale = self._pca.transform(D.points).std(axis=0)
-        classes, codes = np.unique(y, return_inverse=True)
+        classes = np.unique(y)
         bags, constant = self._bags(D), torch.ones((len(D), 1))
-        target = torch.tensor(codes, dtype=torch.float32)[:, None]
-        kind = {"likelihood": "binomial", "n_trials": 1} if classes.size == 2 else {"likelihood": "categorical"}
-        self._model = Model.init_with_mean_model(bags, constant, target, **kind)
-        self._model.train(bags, constant, target, n_epochs=500, verbose=False)
+        # Each class against the rest: the model of many classes starts from what scikit-learn 1.8 has removed.
+        target = torch.tensor(np.asarray(y)[:, None] == classes[classes.size == 2 :], dtype=torch.float32)
+        self._model = Model.init_with_mean_model(bags, constant, target, likelihood="binomial", n_trials=1)
+        self._model.train(bags, constant, target, n_epochs=200, verbose=False)
         with torch.no_grad():  # predictions are in units of the bags that they are made for, unless told otherwise
             weights, effects = self._model.get_betas(predict=True)
             effects = effects / torch.sqrt((effects**2).mean(0, keepdim=True))
