@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -67,28 +66,16 @@ def sadefeldman(folder: Path) -> Cohort:
     return cohort(read(folder, "sadefeldman_melanoma_48samples_pcs"), "label", "patient", [])
 
 
-def igan(folder: Path) -> Cohort:
-    """IgA nephropathy: up to 40 patients of each of three stages of kidney function."""
-    cells = read(folder, "pilot_igan_glomeruli_634patients")
-    patients = cells.obs.groupby("sample", observed=True)["label"].agg(["first", "size"])
-    patients = patients[patients["size"] >= 10].sample(frac=1.0, random_state=0)
-    patients = patients.groupby("first", observed=True).head(40)
-    cells = cells[cells.obs["sample"].isin(patients.index)].copy()
-    return cohort(
-        cells, "label", "sample", [], stages=sorted(set(patients["first"]), key=kidney_function, reverse=True)
-    )
-
-
-def kidney_function(label: str) -> int:
-    """eGFR by which stages are ordered: 61 of ">60", 60 of "30-60", 30 of "<30"."""
-    return int(re.findall(r"\d+", str(label))[-1]) + (">" in str(label))
+def bodenmiller(folder: Path) -> Cohort:
+    """Blood cells of eight donors, stimulated or not, by mass cytometry."""
+    return cohort(read(folder, "bodenmiller_bcrxl_cytof_16samples"), "label", "patient", [])
 
 
 COHORTS: dict[str, Callable[[Any], Cohort]] = {
     "simulated": simulated,
     "maynard": maynard,
     "sadefeldman": sadefeldman,
-    "igan": igan,
+    "bodenmiller": bodenmiller,
 }
 
 
@@ -121,7 +108,7 @@ def cohort(
     obs = cells.obs.groupby("sample", observed=True).first()
     obs.index = obs.index.astype(str)
     of = {key: obs.loc[list(D.names), key].astype(str).to_numpy() for key in (label, *technical)}
-    groups = np.asarray(D.names) if patient == "sample" else obs.loc[list(D.names), patient].astype(str).to_numpy()
+    groups = obs.loc[list(D.names), patient].astype(str).to_numpy()
     order = None if stages is None else np.array([stages.index(value) for value in of[label]], dtype=float)
     more = {"number of cells": sizes.loc[list(D.names)].to_numpy(dtype=float)}
     if "counts" in cells.obs:

@@ -10,7 +10,7 @@ from executed_pages import blocks, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CELLS = ["atlas", "from_ggml_ot", "from_moscot", "from_pilot_patpy", "new_patients", "tutorial"]
+CELLS = ["atlas", "from_ggml_ot", "from_moscot", "from_pilot_patpy", "new_patients", "spare", "tutorial"]
 POINTS = ["README", "cluster", "from_pot", "index", "labels", "metrics", "point_sets", "transport", "transport_problem"]
 
 
