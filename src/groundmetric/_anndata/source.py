@@ -248,7 +248,7 @@ class _Growing:
     def add(self, part: np.ndarray, share: float) -> None:
         """Append a part, with which this share of the rows has come."""
         end = self._size + part.size
-        if end > self._values.size:  # room that is never written to takes no memory
+        if end > self._values.size or not self._size:  # room that is never written to takes no memory
             larger = np.empty(end if share == 1.0 else int(_ROOM * end / share), part.dtype)
             larger[: self._size] = self._values[: self._size]
             self._values = larger
