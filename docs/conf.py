@@ -9,6 +9,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+from docutils import nodes  # noqa: E402
+
 import groundmetric  # noqa: E402
 
 project = "groundmetric"
@@ -53,3 +55,15 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+
+
+def keep_spreads_whole(app, doctree):
+    """Write "0.96 ± 0.04" without breakable spaces in tables, where each part would be a line of its own."""
+    for table in doctree.findall(nodes.table):
+        for text in list(table.findall(nodes.Text)):
+            if " ± " in text:
+                text.parent.replace(text, nodes.Text(text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")))
+
+
+def setup(app):
+    app.connect("doctree-read", keep_spreads_whole)

@@ -145,8 +145,9 @@ def _read_cells(adata: Any, rows: np.ndarray) -> Any:
     part = adata[rows]
     if layout(adata.X) != "csc" or adata.raw is not None:
         return part.to_memory()
-    axes = ("obs", "var", "uns", "obsm", "varm", "layers", "obsp", "varp")
-    return type(adata)(read(adata.X, rows), **{name: getattr(part, name) for name in axes})
+    axes = ("obs", "var", "uns", "obsm", "varm", "obsp", "varp")
+    layers = {name: part.layers[name] for name in part.layers if name is not None}  # from anndata 0.13 on, X is one
+    return type(adata)(read(adata.X, rows), layers=layers, **{name: getattr(part, name) for name in axes})
 
 
 def spatial(

@@ -66,6 +66,16 @@ def test_read_does_not_depend_on_the_size_of_pieces(kind, size, open_matrix):
     assert sparse.issparse(found) == (kind != "dense")
 
 
+@pytest.mark.parametrize("first", [0, 1, 30])
+@pytest.mark.parametrize("last", [0, 1, 30])
+def test_read_of_rows_that_are_filled_unevenly(first, last):
+    whole = np.zeros((60, 30), dtype=np.float32)
+    whole[:20, :first] = whole[40:, :last] = 2.0
+    found = read(sparse.csr_matrix(whole), np.arange(60), np.arange(29), 40)
+    np.testing.assert_array_equal(found.toarray(), whole[:, :29])
+    assert found.dtype == np.float32
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_what_is_read_is_in_memory_once(kind):
     whole = sparse.random(8000, 100, 0.3, "csr", np.float32, random_state=0)

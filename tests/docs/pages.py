@@ -18,6 +18,7 @@ CELLS = [
     "from_pilot_patpy",
     "multimodal",
     "new_patients",
+    "spare",
     "spatial",
     "tutorial",
 ]

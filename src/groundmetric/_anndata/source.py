@@ -28,8 +28,8 @@ from .._internal.validation import ParameterError, refuse_mask
 _PIECE = 4_000_000
 # In a file, a stretch is read whole if at least one of so many rows of it is wanted: picking them is slower than that.
 _PICKED = 10
-# An array that is too small for the next piece grows by this factor at least.
-_ROOM = 1.125
+# An array that is filled strip by strip has room for this many times what the strips so far let expect.
+_ROOM = 1.05
 
 
 class Source:
@@ -214,7 +214,7 @@ def read(matrix: Any, rows: np.ndarray, columns: np.ndarray | None = None, size:
         return first.values.tocsr() if sparse.issparse(first.values) else first.values
     found = itertools.chain([first], found)
     if sparse.issparse(first.values):
-        return _joined(found, n_columns)
+        return _joined(found, (rows.size, n_columns))
     return _filled(found, (rows.size, n_columns), first.values.dtype)
 
 
@@ -226,40 +226,40 @@ def _filled(found: Iterator[Piece], shape: tuple[int, int], dtype: np.dtype) -> 
     return whole
 
 
-def _joined(found: Iterator[Piece], n_columns: int) -> sparse.csr_matrix:
+def _joined(found: Iterator[Piece], shape: tuple[int, int]) -> sparse.csr_matrix:
     """Sparse pieces as one matrix. Each strip of rows is added and forgotten, so that there are never two copies."""
     data, indices, ends = _Growing(), _Growing(), [np.zeros(1, np.int64)]
     for _, strip in itertools.groupby(found, key=lambda piece: piece.rows.start):
-        parts = [piece.values for piece in strip]
+        pieces = list(strip)
+        parts = [piece.values for piece in pieces]
         part = (parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")).tocsr()
-        data.add(part.data)
-        indices.add(part.indices)
+        share = pieces[0].rows.stop / shape[0]
+        data.add(part.data, share)
+        indices.add(part.indices, share)
         ends.append(ends[-1][-1] + part.indptr[1:].astype(np.int64))
     indptr = np.concatenate(ends)
     few = indptr[-1] <= np.iinfo(np.int32).max
-    return sparse.csr_matrix(
-        (data.whole(), indices.whole(), indptr.astype(np.int32) if few else indptr), (indptr.size - 1, n_columns)
-    )
+    return sparse.csr_matrix((data.whole(), indices.whole(), indptr.astype(np.int32) if few else indptr), shape)
 
 
 class _Growing:
-    """An array that grows in place: where there are many values, the system moves pages and copies nothing."""
+    """An array that is filled from the front. From the share that has come, it knows about how much room it needs."""
 
     def __init__(self) -> None:
         self._values, self._size = np.empty(0), 0
 
-    def add(self, part: np.ndarray) -> None:
-        if not self._size:
-            self._values = part.copy()
+    def add(self, part: np.ndarray, share: float) -> None:
+        """Append a part, with which this share of the rows has come."""
         end = self._size + part.size
-        if end > self._values.size:
-            self._values.resize(max(end, int(_ROOM * self._size)), refcheck=False)
+        if end > self._values.size or not self._size:  # room that is never written to takes no memory
+            larger = np.empty(end if share == 1.0 else int(_ROOM * end / share), part.dtype)
+            larger[: self._size] = self._values[: self._size]
+            self._values = larger
         self._values[self._size : end] = part
         self._size = end
 
     def whole(self) -> np.ndarray:
-        self._values.resize(self._size, refcheck=False)
-        return self._values
+        return self._values[: self._size]
 
 
 def project(matrix: Any, rows: np.ndarray, columns: np.ndarray | None, components: np.ndarray) -> np.ndarray:

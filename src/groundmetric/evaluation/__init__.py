@@ -12,6 +12,7 @@ from .compare import compare
 from .permutation import PermutationTest, permutation_test
 from .results import Comparison
 from .scores import cluster_distributions, cluster_points, cluster_scores, concordance_index, scores, vote
+from .spare import MeasuredScore, SpareScores, out_of_fold_distances, spare
 from .statistics import (
     Difference,
     Estimate,
@@ -28,7 +29,9 @@ __all__ = [
     "Comparison",
     "Difference",
     "Estimate",
+    "MeasuredScore",
     "PermutationTest",
+    "SpareScores",
     "bootstrap",
     "cluster_distributions",
     "cluster_points",
@@ -40,12 +43,14 @@ __all__ = [
     "holm",
     "leave_one_group_out",
     "leave_one_out",
+    "out_of_fold_distances",
     "paired_bootstrap",
     "paired_t",
     "permutation_test",
     "resample",
     "scores",
     "shuffled",
+    "spare",
     "vote",
     "wilson",
 ]

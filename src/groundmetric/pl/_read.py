@@ -59,7 +59,8 @@ def colouring(adata: Any, color: Any, palette: Palette = None, first: int = 0) -
             f"color is missing: name a column of adata.obs, which has {list(adata.obs.columns)}, or a gene"
         )
     if color not in adata.obs and color in adata.var_names:
-        return Numbers(np.asarray(adata.obs_vector(color), dtype=float))
+        values = adata[:, [adata.var_names.tolist().index(color)]].X
+        return Numbers(np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=float).ravel())
     column = entry(adata, "obs", color)
     if getattr(column, "cat", None) is not None:
         values, codes = column.cat.categories.tolist(), column.cat.codes.to_numpy()
@@ -192,7 +193,7 @@ def as_samples(adata: Any, key: str) -> Any:
     names = [str(name) for name in kept["samples"]]
     columns = {label: pd.Series(kept["labels"], names), f"{key}_held_out": pd.Series(kept["predicted"], names)}
     categories = getattr(getattr(adata.obs.get(label), "cat", None), "categories", None)
-    if categories is not None and columns[label].dtype == object:
+    if categories is not None and not pd.api.types.is_numeric_dtype(columns[label]):
         columns = {name: column.astype(pd.CategoricalDtype(categories.astype(str))) for name, column in columns.items()}
     colours = {name: adata.uns[name] for name in (f"{label}_colors",) if name in adata.uns}
     return ad.AnnData(

@@ -12,13 +12,13 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.decomposition import PCA
 
 from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
 from .._anndata.source import Source, listed, pieces, read
 from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry
 from ..distances import pairwise_distances
+from ..evaluation.spare import pseudotime
 
 
 def samples(
@@ -384,31 +384,3 @@ def _find_root(samples: Any, root: str, distances: np.ndarray, label_key: str | 
     others = np.setdiff1d(np.arange(len(names)), mine)
     away = distances[np.ix_(mine, others if others.size else mine)].mean(axis=1)
     return int(mine[away.argmax()])
-
-
-def pseudotime(distances: np.ndarray, root: int, n_neighbors: int) -> np.ndarray:
-    """Diffusion pseudotime from the root, scaled to at most 1.
-
-    Steps of a random walk with probabilities T sum to the distance |Σ_t T^t(root, ·) - Σ_t T^t(x, ·)|, the stationary
-    part left out: by eigenvalues λ of T, coordinates λ/(1 - λ).
-    """
-    transitions = _transitions(distances, n_neighbors)
-    values, vectors = np.linalg.eigh(transitions)
-    moving = np.argsort(values)[:-1]  # all but the stationary part
-    coordinates = vectors[:, moving] * (values[moving] / (1.0 - values[moving]))
-    away = np.linalg.norm(coordinates - coordinates[root], axis=1)
-    return away / away.max() if away.max() > 0 else away
-
-
-def _transitions(distances: np.ndarray, n_neighbors: int) -> np.ndarray:
-    """Symmetric transition matrix of a Gaussian kernel whose width follows the local density."""
-    longest = minimum_spanning_tree(distances).data.max(initial=0.0)
-    # The chain of nearest samples must hold: no link of it is longer than three widths.
-    width = np.maximum(np.sort(distances, axis=1)[:, n_neighbors], longest / 3.0)
-    width = np.where(width > 0, width, 1.0)
-    spread = width[:, None] ** 2 + width**2
-    kernel = np.sqrt(2.0 * np.outer(width, width) / spread) * np.exp(-(distances**2) / spread)
-    density = kernel.sum(axis=1)
-    kernel /= np.outer(density, density)
-    degree = np.sqrt(kernel.sum(axis=1))
-    return kernel / np.outer(degree, degree)
