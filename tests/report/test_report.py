@@ -187,15 +187,15 @@ def test_command_says_what_is_left_out_and_keeps_what_is_there(written, run_fold
     assert "--gene-sets" in told.out
     before = (tmp_path / "page.html").read_bytes()
     assert cli.main(command) == 2
-    assert "--force" in capsys.readouterr().err
-    assert cli.main([*command, "--force", "--json"]) == 0
+    assert "--replace" in capsys.readouterr().err
+    assert cli.main([*command, "--replace", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bytes"] == len(before)
 
 
 @pytest.mark.parametrize("content", [b"<!doctype html><p>my own", b"a,b"])
 def test_what_is_no_report_is_never_replaced(run_folder, tmp_path, capsys, content):
     (tmp_path / "page.html").write_bytes(content)
-    assert cli.main(["report", str(run_folder), "-o", str(tmp_path / "page.html"), "--force"]) == 2
+    assert cli.main(["report", str(run_folder), "-o", str(tmp_path / "page.html"), "--replace"]) == 2
     assert "exists and is no earlier report: it would be lost" in capsys.readouterr().err
     with pytest.raises(ValueError, match="is no earlier report"):
         gm.report.write(run_folder, tmp_path / "page.html")

@@ -78,7 +78,7 @@ def test_an_interrupted_report_is_started_again_without_force(project, tmp_path,
     assert cli.main(command) == 0
     assert not is_first_page(page)
     assert cli.main(command) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--replace" in capsys.readouterr().err
 
 
 def test_steps_call_the_first_page_once_and_say_how_long_a_step_takes():

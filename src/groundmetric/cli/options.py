@@ -81,8 +81,13 @@ def add_seed(command: argparse.ArgumentParser, of: str) -> None:
     command.add_argument("--seed", metavar="N", type=seed, default=0, help=f"{of} (%(default)s)")
 
 
-def add_force(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--force", action="store_true", help="replace the folder of an earlier run")
+def add_replace(
+    command: argparse.ArgumentParser, what: str = "the folder of an earlier run", *, former: bool = True
+) -> None:
+    """`--replace`; with `former`, also as `--force`, as it was called before that meant another thing in `predict`."""
+    command.add_argument("--replace", action="store_true", help=f"replace {what}")
+    if former:
+        command.add_argument("--force", dest="replace", action="store_true", help=argparse.SUPPRESS)
 
 
 def add_jobs(command: argparse.ArgumentParser) -> None:
@@ -168,20 +173,20 @@ def log(line: str) -> None:
 
 
 def new_folder(
-    output: str | os.PathLike, *, force: bool, inputs: Iterable[str | os.PathLike] = (), beside: Sequence[str] = ()
+    output: str | os.PathLike, *, replace: bool, inputs: Iterable[str | os.PathLike] = (), beside: Sequence[str] = ()
 ) -> AbstractContextManager[Path]:
     """A folder for a run, which gets its name when all is done; see `safe_folders.new_folder`.
 
-    With `force`, the files of an earlier run give way, and its report. Whatever else is there stays.
+    With `replace`, the files of an earlier run give way, and its report. Whatever else is there stays.
     """
     return safe_folders.new_folder(
-        output, earlier=earlier_run, last=FINDINGS, replace=force, inputs=inputs, beside=beside
+        output, earlier=earlier_run, last=FINDINGS, replace=replace, inputs=inputs, beside=beside
     )
 
 
-def check_free(output: str | os.PathLike, *, force: bool, beside: Sequence[str] = ()) -> None:
+def check_free(output: str | os.PathLike, *, replace: bool, beside: Sequence[str] = ()) -> None:
     """Raise if `new_folder` would."""
-    safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, force, beside)
+    safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, replace, beside)
 
 
 def earlier_run(folder: Path) -> list[str] | None:

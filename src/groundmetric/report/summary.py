@@ -228,8 +228,6 @@ def describe_cautions(cautions: Sequence[Caution]) -> str:
 def _interval(row: dict) -> str:
     if row.get("low") is None:
         return ""
-    if row["low"] == row["high"]:  # all right, or all wrong: drawing samples anew cannot show how uncertain that is
-        return " (the same in every draw of samples, so that there is no interval)"
     return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"
 
 
