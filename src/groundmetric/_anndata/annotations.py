@@ -161,8 +161,8 @@ def check_parts_of(labels: pd.Series, groups: pd.Series | None, label_key: str, 
     if counts.min() < 2:
         what = "sample" if groups is None else "group"
         problem = (
-            f", whose label {str(counts.idxmin())!r} has a single {what}, and an ensemble needs two, one to learn from and "
-            "one that is left out: drop the label"
+            f", whose label {str(counts.idxmin())!r} has a single {what}, and an ensemble needs two, one to learn from "
+            "and one that is left out: drop the label"
         )
         raise ParameterError("label_key", label_key, problem, {"learner": "single"})
 

@@ -99,7 +99,9 @@ def run(options: argparse.Namespace) -> None:
                 f"{str(fits)!r} holds an unfinished run: give --resume to go on with it, or --replace to start anew"
             )
         remove_cache(fits)
-    with new_folder(options.output, replace=options.replace, inputs=[options.cells], beside=cache_files(fits)) as folder:
+    with new_folder(
+        options.output, replace=options.replace, inputs=[options.cells], beside=cache_files(fits)
+    ) as folder:
         findings = _evaluate(options, folder, fits)
         write_findings(folder, findings)
     remove_cache(fits)

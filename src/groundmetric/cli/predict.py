@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
     add_jobs(command)
     add_replace(command, former=False)
     command.add_argument("--force", action="store_true",
-                         help="go on, with a warning, where values are on another scale than those of training")  # fmt: skip
+                         help="go on, with a warning, where values are on another scale than in training")  # fmt: skip
     command.set_defaults(option_of=OPTION_OF)
 
 

@@ -72,13 +72,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain values. `choice` is the number of a column by whose values rows can be picked."""
+    """Rows of plain values. `choice` is the number of a column by whose values rows can be picked, `note` a text."""
 
     identifier: str
     caption: str
     fields: list[Field]
     rows: list[list[Any]]
     choice: int | None = None
+    note: str = ""
 
     def choices(self) -> list[str]:
         """The values by which rows can be picked, short ones first: "Axis 2" comes before "Axis 10"."""

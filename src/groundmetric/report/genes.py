@@ -112,7 +112,7 @@ def types_of(cohort: Cohort, type_key: str, genes: list[str], steps: Steps) -> d
         steps.begin("asking in which cells genes differ")
         run, D = cohort.run, cohort.of_the_metric
         place = {name: g for g, name in enumerate(run.stored.features)}
-        kinds, types = pd.factorize(drawn_kinds(run, type_key, D.names), sort=True)
+        types, kinds, _ = drawn_kinds(run, type_key, D.names)
         owner = np.repeat(np.arange(len(D)), D.sizes)
         which = kinds + len(types) * owner  # type and sample of each cell
         counts = np.bincount(which, minlength=len(types) * len(D))

@@ -19,17 +19,27 @@ import pandas as pd
 from .. import __version__
 from .._anndata.cohort import Labelled, read_cohort
 from .._anndata.source import Source
-from .._anndata.store import RUN_CELLS, EnsembleResults, Stored, check_parts, read_entry
+from .._anndata.store import (  # fmt: skip
+    RUN_CELLS,
+    RUN_PREDICTOR,
+    EnsembleResults,
+    Stored,
+    check_parts,
+    predictor_of,
+    read_entry,
+)
 from .._internal.cache import Cache
 from .._internal.tables import without_nan
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
+from ..estimators._pool import Pool
+from ..estimators.predictor import load_predictor
 from ..estimators.preprocessing import with_features
 from ..learning.options import read_parameters
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run
-FORMAT = 6  # of what is cached: with another number, and it is computed anew
+FORMAT = 7  # of what is cached: with another number, and it is computed anew
 MOST_STEPS = 5  # values of an ordered label up to which samples are compared by value
 Log = Callable[[str], None]
 
@@ -190,6 +200,15 @@ class Run:
     def results(self) -> EnsembleResults | None:
         """What an ensemble says of its training samples; None of a single learner."""
         return EnsembleResults.read(self.entry)
+
+    @cached_property
+    def pool(self) -> Pool | None:
+        """Members of an ensemble with the cells that they have drawn; None of a single learner."""
+        beside = None if self.folder is None else self.folder / RUN_PREDICTOR
+        if beside is not None and beside.exists():
+            return load_predictor(beside)._pool
+        predictor = predictor_of(self.entry, f"uns[{self.key!r}]['predictor']")
+        return None if predictor is None else predictor._pool
 
     @property
     def learner(self) -> dict[str, Any]:

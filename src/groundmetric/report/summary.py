@@ -197,8 +197,13 @@ def describe_stability(found: dict | None, genes: Table, feature: str) -> str | 
 
 def describe_types(types: Table | None) -> str | None:
     """The type that carries most of the difference; columns are type, share, low, high, …"""
-    if types is None or not types.rows or types.rows[0][1] is None:
+    if types is None or not types.rows:
         return None
+    if types.rows[0][1] is None:
+        return (
+            "Compared with cells of their own type, cells of other labels are not surely farther: no cell type can be "
+            "said to carry the difference."
+        )
     name, share, low, high = types.rows[0][:4]
     interval = "" if low is None else f" (95% interval {low:.0%} to {high:.0%})"
     return f"Of the difference between labels, {share:.0%}{interval} lies in {name}, more than in any other cell type."
