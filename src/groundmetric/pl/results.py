@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from .style import INK, MISSING, Save, axes, colour, finish, row_size, short, side
+from .style import INK, MISSING, Save, axes, colour, documented, finish, row_size, short, side
 
 _INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
@@ -21,6 +21,7 @@ _ROOM, _LONGEST = 0.85, 17  # for the names at both sides of a flow, and how man
 _LEAST = 1e-3  # bands of less mass are not drawn
 
 
+@documented
 def scores(
     rows: Mapping[str, Sequence[float | None]],
     ax: Axes | None = None,
@@ -37,22 +38,14 @@ def scores(
     rows : dict
         By name, the value and the lower and upper end of its interval; where an end is None or NaN, no interval is
         drawn.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     reference : float or None, default=None
         Value that is drawn as a dashed line, e.g. the score of guessing.
     name : str, default="balanced accuracy"
         Label of the axis.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
+    {save}
 
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {drawn}
 
     Examples
     --------
@@ -78,6 +71,7 @@ def scores(
     return finish(ax, "scores", save, show)
 
 
+@documented
 def stability(
     result: Any,
     ax: Axes | None = None,
@@ -97,22 +91,14 @@ def stability(
     ----------
     result : Stability
         Result of `interpret.stability`.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     n : int, default=20
         Number of features.
     level : float, default=0.05
         Level of the q-values.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
+    {save}
 
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {drawn}
 
     Examples
     --------
@@ -164,6 +150,7 @@ def stability(
     return finish(ax, "stability", save, show)
 
 
+@documented
 def flow(
     result: Any,
     ax: Axes | None = None,
@@ -178,20 +165,12 @@ def flow(
     ----------
     result : Flow
         Result of `interpret.flow`.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     least : float, default=0.001
         Mass below which bands and kinds are not drawn.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
+    {save}
 
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {drawn}
 
     Examples
     --------

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -43,6 +45,12 @@ LEGEND_ROW = 0.14  # inches
 _IN_ROW = 3  # panels
 _FORMATS = (".pdf", ".png", ".svg")  # of files, by scanpy's rule; others are taken for a part of the name
 _LONGEST = 40  # letters of a name that are shown
+_NAME = 4.5  # points of the letters of names beside marks
+# Where a name may begin: points to the right of its mark, above it, and the part of its width that it is moved back by.
+_AROUND = (
+    (3, 0.5, 0), (-3, 0.5, 1), (3, -4.5, 0), (-3, -4.5, 1), (0, 3.5, 0.5), (0, -8, 0.5), (3, 4.5, 0), (-3, 4.5, 1),
+)  # fmt: skip
+Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -90,6 +98,47 @@ def draw_panels(draw: Callable[[Any, str], Any], colors: Sequence[str], ax: Any,
         if ax is None:
             plt.close(found[0].figure)
         raise
+
+
+# Texts of docstrings that figures share, by what stands for them there.
+_TEXTS = {
+    "ax": """ax : matplotlib axes or None, default=None
+    Axes to draw on; None: a new figure.""",
+    "panels": """ax : matplotlib axes, sequence of them or None, default=None
+    Axes to draw on, one per panel; None: a new figure.""",
+    "key": """key : str, default="groundmetric"
+    For AnnData, the `key_added` of `tl.learn`.""",
+    "gene_symbols": """gene_symbols : str or None, default=None
+    For AnnData, the column of `var` with the names to show; None: `var_names`.""",
+    "palette": """palette : dict, sequence or None, default=None
+    Colours by class, or in order; None: Okabe and Ito's.""",
+    "palette_of_uns": """palette : dict, sequence or None, default=None
+    Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's.""",
+    "matrix": """obsp : str or None, default=None
+    For AnnData, the entry of `obsp`; None: as in `embedding`.
+palette : dict, sequence or None, default=None
+    Colours by class, or in order, of the first labelling; None: as in `embedding`.""",
+    "save": """save : bool, str, path or None, default=None
+    File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+    "figures"; a path is the file itself.
+show : bool or None, default=None
+    Whether to show the figure at once, as `plt.show()` does.""",
+    "drawn": """Returns
+-------
+matplotlib axes
+    What was drawn on.""",
+    "panels_drawn": """Returns
+-------
+matplotlib axes or list of them
+    What was drawn on; a list where `color` is a sequence.""",
+}
+
+
+def documented(draw: Draw) -> Draw:
+    """Fill the texts that figures share into the docstring, where a line `{ax}`, `{save}` or so stands for one."""
+    if draw.__doc__ is not None:  # with -OO there is none
+        draw.__doc__ = re.sub(r"(?m)^\{(\w+)\}$", lambda found: _TEXTS[found[1]], inspect.cleandoc(draw.__doc__))
+    return draw
 
 
 def finish(drawn: Any, name: str, save: Save, show: bool | None) -> Any:
@@ -154,6 +203,22 @@ def short(name: Any, longest: int = _LONGEST) -> str:
     """
     text, tail = str(name), (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[-tail:]}"
+
+
+def write_names(ax: Axes, names: Sequence[str], places: np.ndarray) -> None:
+    """Names beside marks, each at that side of its mark where it hides least of other names and marks."""
+    marks = ax.transData.transform(places) * 72 / ax.figure.dpi  # in points (before the layout: roughly)
+    taken = np.column_stack([marks - 2.5, marks + 2.5])  # left, bottom, right, top
+    for name, place, (x, y) in zip(names, places, marks, strict=True):
+        text = short(name, 14)
+        wide = _text_width(text) * _NAME / _LETTERS
+        boxes = np.array([(left, low, left + wide, low + _NAME)
+                          for dx, dy, shift in _AROUND for left, low in [(x + dx - shift * wide, y + dy)]])  # fmt: skip
+        common = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+        best = int(np.prod(np.maximum(common, 0.0), axis=2).sum(axis=1).argmin())
+        taken = np.vstack([taken, boxes[best]])
+        ax.annotate(text, place, boxes[best, :2] - (x, y), textcoords="offset points", fontsize=_NAME, color=INK,
+                    parse_math=False, annotation_clip=False).set_in_layout(False)  # fmt: skip
 
 
 def percent(share: float) -> str:

@@ -270,6 +270,7 @@ def _bags(run: Run, cells: DrawnCells, type_key: str) -> tuple[list[str], list[B
         few = run.pool.few(learned, draw.seed)  # as the members have drawn them
         D = few.with_points(draw.points.points)
         metrics = [GroundMetric(components) for _, components in draw.members]
+        assert draw.inside is not None
         bags += [Bag(D, few.annotations["kind"], metric, draw.inside) for metric in metrics]
     return types.tolist(), bags
 

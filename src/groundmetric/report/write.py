@@ -30,7 +30,7 @@ from .. import pl
 from .._internal.files import write_whole
 from .._internal.tables import visible
 from ..interpret.course import epochs_in_words
-from ..pl.style import COLOURS, INK, MARKERS, STYLE, short
+from ..pl.style import COLOURS, INK, MARKERS, STYLE, write_names
 from .collect import collect
 from .content import CellMap, Column, Content, Evaluation, Part, SampleMap, as_data
 from .run import Log, Run
@@ -218,6 +218,7 @@ def page(content: Content) -> str:
     )  # fmt: skip
     environment.filters["number"] = format
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    environment.filters["prose"] = prose
     text = environment.get_template("page.html.j2").render(
         content=content, figures=figures, inline=inline, epochs_in_words=epochs_in_words, asset=_asset,
         sample_table=sample_table(content.samples),
@@ -234,6 +235,19 @@ def _shown(data: Any) -> Any:
     if isinstance(data, dict):
         return {_shown(key): _shown(value) for key, value in data.items()}
     return [_shown(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def prose(text: str) -> Markup:
+    """Text for the page; commands and options are not broken between lines.
+
+    >>> prose("learn again with --batch site, by `groundmetric learn` & co")
+    Markup('learn again with <code>--batch</code> site, by <code>groundmetric learn</code> &amp; co')
+    """
+    parts = re.split(r"`([^`]+)`|(?<!\S)(--[a-z][a-z-]*)", visible(text))
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        part if k % 3 == 0 else code.format(part) for k, part in enumerate(parts) if part is not None
+    )
 
 
 def _asset(name: str) -> Markup:
@@ -307,10 +321,7 @@ def _draw_samples(samples: SampleMap, ax: Axes) -> None:
     if len(samples.names) > MOST_NAMED:
         return
     ax.margins(x=0.12)
-    for name, place in zip(samples.names, samples.places, strict=True):
-        text = ax.annotate(short(visible(name), 14), place, (3, 1.5), textcoords="offset points", fontsize=4.5,
-                           color=INK, parse_math=False, annotation_clip=False)  # fmt: skip
-        text.set_in_layout(False)
+    write_names(ax, [visible(name) for name in samples.names], samples.places)
 
 
 def _draw_distances(samples: SampleMap, ax: Axes) -> None:
