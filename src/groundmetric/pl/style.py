@@ -211,7 +211,7 @@ def write_names(ax: Axes, names: Sequence[str], places: np.ndarray) -> None:
     taken = np.column_stack([marks - 2.5, marks + 2.5])  # left, bottom, right, top
     for name, place, (x, y) in zip(names, places, marks, strict=True):
         text = short(name, 14)
-        wide = _text_width(text) * _NAME / _LETTERS
+        wide = text_width(text, _NAME)
         boxes = np.array([(left, low, left + wide, low + _NAME)
                           for dx, dy, shift in _AROUND for left, low in [(x + dx - shift * wide, y + dy)]])  # fmt: skip
         common = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
@@ -340,7 +340,7 @@ def above(
 ) -> None:
     """A legend above the data, read by rows, with as many columns as fit. Each group begins a row, after its title."""
     names = [str(handle.get_label()) for group in groups for handle in group] + list(titles or ())
-    entry = max(map(_text_width, names)) + _LETTERS * ((length or 1.0) + 1.7)  # with mark and spaces, in points
+    entry = max(map(text_width, names)) + _LETTERS * ((length or 1.0) + 1.7)  # with mark and spaces, in points
     spare = 0 if titles is None else 1
     fitting = int(72 * width(ax) // entry) - spare
     n = max(1, min(max(map(len, groups)) if spare else len(groups[0]), fitting))
@@ -371,6 +371,6 @@ def beside(ax: Axes, handles: list[Any]) -> None:
     ax.legend(handles=handles, ncols=columns, fontsize=min(_LETTERS, letters * columns), **location)
 
 
-def _text_width(text: str) -> float:
-    """Points."""
-    return TextPath((0, 0), text, size=_LETTERS).get_extents().width if text.strip() else 0.0
+def text_width(text: str, letters: float = _LETTERS) -> float:
+    """Points, of letters of so many points."""
+    return TextPath((0, 0), text, size=letters).get_extents().width if text.strip() else 0.0

@@ -245,7 +245,7 @@ class _Page:
             "genes": [
                 summary.describe_genes(genes, feature), summary.describe_stability(self.stable, genes, feature)
             ],
-            "cells": [summary.describe_types(self.types), summary.describe_axis(self.listed)],
+            "cells": [summary.describe_types(self.types), summary.describe_axis(self.listed, self.types)],
             "care": [summary.describe_cautions(cautions)],
         }  # fmt: skip
         return summary.answers(found, feature)

@@ -41,6 +41,7 @@ FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run
 FORMAT = 7  # of what is cached: with another number, and it is computed anew
 MOST_STEPS = 5  # values of an ordered label up to which samples are compared by value
+ASIDE = 8.0  # seconds for what is done before and after all steps: imports, reading the run, drawing the page
 Log = Callable[[str], None]
 
 
@@ -80,8 +81,8 @@ class Steps:
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the budget."""
-        return float("inf") if self.budget is None else self.budget - (time.monotonic() - self.started)
+        """Seconds that are left of the budget, but for those that reading the run and drawing the page take."""
+        return float("inf") if self.budget is None else self.budget - ASIDE - (time.monotonic() - self.started)
 
     def affordable(self, most: int, seconds: float, spent: float = 0.0) -> int:
         """How many of at most so many tasks fit into what is left, each of so many seconds, after `spent` seconds."""
@@ -102,6 +103,18 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
     return f"{whole // 3600} h {round(whole % 3600 / 60)} min"
+
+
+def as_budget(seconds: float) -> str:
+    """A time that is enough, as `--budget` takes it.
+
+    >>> as_budget(42), as_budget(178), as_budget(7000)
+    ('42s', '3m', '2h')
+    """
+    for size, unit in ((1, "s"), (60, "m"), (3600, "h")):
+        if seconds <= 60 * size or unit == "h":
+            break
+    return f"{int(np.ceil(seconds / size))}{unit}"
 
 
 @dataclass(frozen=True)

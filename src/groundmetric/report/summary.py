@@ -150,7 +150,7 @@ def _chance(found: Evaluation) -> str:
     if test is None:
         return "Whether that is more than chance was not tested by permuting the labels."
     n = len(test["null"])
-    if test["p"] < SURE:
+    if test["p"] <= SURE:  # the smallest p of 19 permutations
         return f"With labels permuted, scores that high are rare (p = {test['p']:.2g}, {n} permutations)."
     return (
         f"Scores that high also come up with permuted labels (p = {test['p']:.2g}, {n} permutations): these data do "
@@ -209,15 +209,15 @@ def describe_types(types: Table | None) -> str | None:
     return f"Of the difference between labels, {share:.0%}{interval} lies in {name}, more than in any other cell type."
 
 
-def describe_axis(axes: Sequence[Axis]) -> str | None:
-    """The first axis: its genes, its cells, its process."""
+def describe_axis(axes: Sequence[Axis], types: Table | None) -> str | None:
+    """The first axis: its genes, its process, and its cells where a cell type carries the difference."""
     first = next((axis for axis in axes if axis.ends is not None), None)
     if first is None or first.ends is None:
         return None
     low, high = first.ends
     text = f"{first.share:.0%} of the transport between labels runs along one axis, from {low} to {high}"
     text += f", of {enumerated([name for name, _ in first.genes[:3]])}"
-    if first.types:
+    if first.types and types is not None and types.rows[0][1] is not None:
         text += f", in {first.types[0][0]}"
     if first.processes is not None:
         text += f" (process: {first.processes.rows[0][0]})"
