@@ -46,6 +46,7 @@ _IN_ROW = 3  # panels
 _FORMATS = (".pdf", ".png", ".svg")  # of files, by scanpy's rule; others are taken for a part of the name
 _LONGEST = 40  # letters of a name that are shown
 _NAME = 4.5  # points of the letters of names beside marks
+_MOST_HIDDEN = 0.15  # of other names and marks, by a name, in units of its size
 # Where a name may begin: points to the right of its mark, above it, and the part of its width that it is moved back by.
 _AROUND = (
     (3, 0.5, 0), (-3, 0.5, 1), (3, -4.5, 0), (-3, -4.5, 1), (0, 3.5, 0.5), (0, -8, 0.5), (3, 4.5, 0), (-3, 4.5, 1),
@@ -206,16 +207,23 @@ def short(name: Any, longest: int = _LONGEST) -> str:
 
 
 def write_names(ax: Axes, names: Sequence[str], places: np.ndarray) -> None:
-    """Names beside marks, each at that side of its mark where it hides least of other names and marks."""
-    marks = ax.transData.transform(places) * 72 / ax.figure.dpi  # in points (before the layout: roughly)
+    """Names beside marks, each at that side of its mark where it hides least of other names and marks.
+
+    Where it would hide much of them at every side, it is left out.
+    """
+    ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # after the layout, places are known
+    marks = ax.transData.transform(places) * 72 / ax.figure.dpi  # in points
     taken = np.column_stack([marks - 2.5, marks + 2.5])  # left, bottom, right, top
     for name, place, (x, y) in zip(names, places, marks, strict=True):
         text = short(name, 14)
-        wide = text_width(text, _NAME)
+        wide = max(text_width(text, _NAME), 1.0)
         boxes = np.array([(left, low, left + wide, low + _NAME)
                           for dx, dy, shift in _AROUND for left, low in [(x + dx - shift * wide, y + dy)]])  # fmt: skip
         common = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
-        best = int(np.prod(np.maximum(common, 0.0), axis=2).sum(axis=1).argmin())
+        hidden = np.prod(np.maximum(common, 0.0), axis=2).sum(axis=1) / (wide * _NAME)
+        best = int(hidden.argmin())
+        if hidden[best] > _MOST_HIDDEN:
+            continue
         taken = np.vstack([taken, boxes[best]])
         ax.annotate(text, place, boxes[best, :2] - (x, y), textcoords="offset points", fontsize=_NAME, color=INK,
                     parse_math=False, annotation_clip=False).set_in_layout(False)  # fmt: skip

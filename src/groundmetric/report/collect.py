@@ -295,7 +295,7 @@ def _title(run: Run) -> str:
     names = sorted(set(run.classes.astype(str)))
     if run.is_ordered:
         return f"What goes with {run.label_key}"
-    labels = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
+    labels = summary.enumerated(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
     return f"What tells {labels} apart"
 
 
