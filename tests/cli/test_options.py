@@ -1,6 +1,9 @@
 """Options: the same in all commands, with examples, and with the nearest one where one is misspelt."""
 
 import argparse
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +83,17 @@ def test_labels_of_an_order_are_different_and_at_least_two():
 def test_many_numbers_are_counted_as_a_range():
     assert label_counts({str(k): 1 for k in range(9)}) == "9 numbers from 0 to 8"
     assert label_counts({"1": 2, "0": 3}) == "3 of 0, 2 of 1"
+
+
+def test_python_does_not_warn_of_semaphores_of_processes_that_were_ended(monkeypatch):
+    """The process that warns reads the environment: it has the filter while a command runs, and not after it."""
+    seen = []
+    monkeypatch.setenv("PYTHONWARNINGS", "error::DeprecationWarning")
+    monkeypatch.setattr("groundmetric.cli.demo.run", lambda options: seen.append(os.environ["PYTHONWARNINGS"]))
+    assert cli.main(["demo"]) == 0
+    assert seen == ["error::DeprecationWarning,ignore:resource_tracker:UserWarning"]
+    assert os.environ["PYTHONWARNINGS"] == "error::DeprecationWarning"
+    environment = {**os.environ, "PYTHONWARNINGS": seen[0]}
+    code = "import warnings; warnings.warn('resource_tracker: There appear to be 6 leaked semaphore objects')"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert done.stderr == b""
