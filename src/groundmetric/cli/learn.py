@@ -140,12 +140,18 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "n_features": len(entry["metric"]["features"]),
         "features": entry["features"],
         "n_samples": samples.n_obs,
-        "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
+        "labels": _label_counts(entry),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),
         "files": files,
     }  # fmt: skip
+
+
+def _label_counts(entry: dict[str, Any]) -> dict[str, int]:
+    """Number of samples by label, from low to high where labels have an order."""
+    counts = Counter(map(str, entry["labels"]["labels"].tolist()))
+    return {name: counts[name] for name in [*map(str, entry["params"].get("order", ())), *counts] if name in counts}
 
 
 def _course(entry: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._internal import files as safe_folders
 from .._internal.files import write_whole
-from .._internal.tables import write_csv
+from .._internal.tables import counted, write_csv
 
 
 def add_command(
@@ -236,15 +236,15 @@ def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> 
 def label_counts(counts: Mapping[str, int]) -> str:
     """How many samples each label has; numbers are rounded, and of many their range is given.
 
-    >>> label_counts({"ill": 3, "well": 2}), label_counts({"0.123456789": 1, "2.0": 2})
-    ('3 ill, 2 well', '1 of 0.1235, 2 of 2')
+    >>> label_counts({"ill": 3, "well": 2}), label_counts({"<30": 2, "30-60": 3}), label_counts({"0.123456789": 1})
+    ('3 ill, 2 well', '2 of <30, 3 of 30-60', '1 of 0.1235')
     >>> label_counts({str(k / 7): 1 for k in range(20)})
     '20 numbers from 0 to 2.714'
     """
     try:
         numbers = {float(label): count for label, count in counts.items()}
     except ValueError:
-        return ", ".join(f"{count} {label}" for label, count in counts.items())
+        return ", ".join(counted(counts))
     if len(numbers) > _MOST_NUMBERS:
         return f"{len(numbers)} numbers from {min(numbers):.4g} to {max(numbers):.4g}"
     return ", ".join(f"{numbers[value]} of {value:.4g}" for value in sorted(numbers))

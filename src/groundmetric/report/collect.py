@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +14,7 @@ import pandas as pd
 
 from .._anndata.annotations import find_column
 from .._anndata.store import EnsembleResults
+from .._internal.tables import counted
 from ..interpret.course import nothing_left
 from . import summary
 from .content import Axis, Caution, CellMap, Content, Evaluation, Field, Part, SampleMap, Table
@@ -205,7 +205,7 @@ class _Page:
         left_out += [] if self.stable is None else self.stable["notes"]
         cautions = self.cautions
         genes = gene_table(run, self.axes, self.stable, self.gene_types)
-        feature = "gene" if run.is_expression else "dimension"
+        feature = run.feature
         return Content(
             title=self.title,
             subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
@@ -231,7 +231,7 @@ class _Page:
 
     def _answers(self, samples: SampleMap, genes: Table, cautions: Sequence[Caution], pending: bool) -> dict[str, str]:
         """A few sentences for each question that a report is about."""
-        run, feature = self.run, "gene" if self.run.is_expression else "dimension"
+        run, feature = self.run, self.run.feature
         drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
         held_out = None if run.results is None else run.results.scores
         found: dict[str, Sequence[str | None]] = {
@@ -319,7 +319,7 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
         "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
         "Labels": f"{_labels(run)} (column {run.label_key!r})",
         "Cells learned from": f"{drawn:,}, at most {params.get('n_cells', 'all')} per sample",
-        "Values": f"{values}, {len(run.stored.features):,} {'genes' if run.is_expression else 'dimensions'}"
+        "Values": f"{values}, {len(run.stored.features):,} {run.feature}s"
         + (f" chosen by {params['genes']!r}" if run.is_expression else ""),
     }
     shown = {name: str(value) for name, value in learner.items() if name not in ("verbose", "n_jobs")}
@@ -337,8 +337,8 @@ def _labels(run: Run) -> str:
     labels = run.stored.labels
     if run.is_ordered and labels.dtype.kind in "biuf":
         return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
-    counts = Counter(map(str, labels.tolist()))
-    return summary.enumerated([f"{counts[name]} {name}" for name in sorted(counts)])
+    counts = run.with_order(labels.to_frame(run.label_key))[run.label_key].value_counts().sort_index()
+    return summary.enumerated(counted({str(name): int(count) for name, count in counts.items()}))
 
 
 def _course(run: Run) -> dict[str, str]:

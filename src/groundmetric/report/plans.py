@@ -212,7 +212,7 @@ def cell_map(
     if turned.shape[1] < 2:  # one component: spread over the height, for the eye only
         turned = np.column_stack([turned[:, 0], np.random.default_rng(0).uniform(-1, 1, len(turned)) * turned.std()])
     hidden = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
-    shown = obs.drop(columns=[*hidden, run.sample_key]).iloc[rows]
+    shown = run.with_order(obs).drop(columns=[*hidden, run.sample_key]).iloc[rows]
     columns, unused = columns_of(shown, [run.label_key, *([type_key] if type_key else [])])
     sample = column_of(run.sample_key, obs[run.sample_key].astype(str).iloc[rows], None)
     assert sample is not None

@@ -18,6 +18,7 @@ import pandas as pd
 
 from .. import __version__
 from .._anndata.cohort import Labelled, read_cohort
+from .._anndata.scale import PANEL
 from .._anndata.source import Source
 from .._anndata.store import (  # fmt: skip
     RUN_CELLS,
@@ -258,6 +259,25 @@ class Run:
         ]
         which = np.searchsorted([low, high], labels.to_numpy(dtype=np.float64))
         return pd.Series(np.array(names, dtype=object)[which], labels.index)
+
+    def with_order(self, obs: pd.DataFrame) -> pd.DataFrame:
+        """The same with ordered labels that are text as categories, from low to high."""
+        if not self.is_ordered or self.stored.labels.dtype.kind in "biuf":
+            return obs
+        order = self.stored.params.get("order")
+        if order is None and self.results is not None:
+            order = self.results.ordered_categories[0]
+        if order is None:
+            return obs
+        labels = obs[self.label_key].astype(object).map(str, na_action="ignore")
+        return obs.assign(**{self.label_key: pd.Categorical(labels, list(map(str, order)), ordered=True)})
+
+    @property
+    def feature(self) -> str:
+        """What a feature is called; those of a panel may be anything."""
+        if not self.is_expression:
+            return "dimension"
+        return "gene" if int(self.entry.get("features", {}).get("n_features", PANEL + 1)) > PANEL else "feature"
 
     @property
     def is_expression(self) -> bool:

@@ -182,17 +182,19 @@ def describe_stability(found: dict | None, genes: Table, feature: str) -> str | 
     """How many of the most important ones come up again, and how many are more than chance gives."""
     if found is None:
         return None
-    column, n = found["selected"], found["n_top"]
-    top = [str(row[1]) for row in genes.rows[:n]]
-    often = sum(found["rows"][name][column] >= 0.9 for name in top if name in found["rows"])
-    text = (
-        f"{found['how']}, {often} of the top {n} {feature}s are among the top {n} in at least 90% of the {found['of']}."
-    )
+    column, n, text = found["selected"], found["n_top"], ""
+    if column is not None:
+        top = [str(row[1]) for row in genes.rows[:n]]
+        often = sum(found["rows"][name][column] >= 0.9 for name in top if name in found["rows"])
+        text = (
+            f"{found['how']}, {often or 'none'} of the top {n} {feature}s {'is' if often == 1 else 'are'} among the "
+            f"top {n} in at least 90% of the {found['of']}."
+        )
     if found["q"] is None:
-        return text
+        return text or None
     sure = sum(row[found["q"]] < SURE for row in found["rows"].values())
     many = f"{sure or 'No'} {feature}{' stands' if sure == 1 else 's stand'}"
-    return f"{text} {many} out from what permuted labels give (q < {SURE})."
+    return f"{text} {many} out from what permuted labels give (q < {SURE}).".strip()
 
 
 def describe_types(types: Table | None) -> str | None:
