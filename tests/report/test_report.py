@@ -95,11 +95,11 @@ def test_says_what_was_found(written, page, run_folder):
     assert list(answers) == [
         "Which samples are alike?",
         "Can the label be told beyond chance?",
-        "Which genes?",
+        "Which features?",
         "Which cells?",
         "What to beware of?",
     ]
-    assert f"{metric.features[first]} ({metric.importance()[first]:.1%}, higher in " in answers["Which genes?"]
+    assert f"{metric.features[first]} ({metric.importance()[first]:.1%}, higher in " in answers["Which features?"]
     scores = {row["method"]: row for row in written[1]["scores"]}
     assert list(scores) == ["learned metric", "Euclidean", "pseudobulk", "composition"]
     assert f"{scores['learned metric']['value']:.2f}" in answers["Can the label be told beyond chance?"]
@@ -234,7 +234,7 @@ def test_without_the_values_the_rest_is_shown(run_folder, tmp_path):
     lacking = [note.split(":")[0] for note in found["left_out"] if "does not have them" in note]
     assert lacking == ["Cell types in which genes differ", "q-values of genes", "Scores on held-out samples"]
     assert found["scores"] is None
-    assert "members of the ensemble" in found["summary"]["Which genes?"]  # which need no values
+    assert "members of the ensemble" in found["summary"]["Which features?"]  # which need no values
 
 
 @pytest.fixture(scope="module")
