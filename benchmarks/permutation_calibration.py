@@ -2,11 +2,13 @@
 
 python benchmarks/permutation_calibration.py          100 cohorts for each row, a few minutes
 python benchmarks/permutation_calibration.py 1000     more of them
+python benchmarks/permutation_calibration.py 200 5    200, of the sixth row and those after it: the ensemble
 
 Every cohort is drawn without any relation between points and labels, but with distributions (and patients, who give
 two each) that differ from one another, as they do in practice. With 19 permutations a p-value is one of 0.05, 0.10, …,
 1, and a calibrated test gives each of them with the same chance. Where scores tie, p-values may be larger than that,
-never smaller. The last row shows what goes wrong when patients are not told.
+never smaller. The row "patients not told" shows what goes wrong then. The last rows, log_probability, are of the
+ensemble, the others of a single metric.
 """
 
 from __future__ import annotations
@@ -59,9 +61,11 @@ def patients_not_told(seed: int, score: str) -> float:
 
 
 def p_value(D: gm.Distributions, y: np.ndarray, score: str, seed: int, groups: np.ndarray | None = None) -> float:
+    of_ensemble = score == "log_probability"  # which holds distributions out by its members
     return gm.evaluation.permutation_test(
-        LEARNER, D, y, cv=3, groups=groups, score=score, n_permutations=N_PERMUTATIONS, random_state=seed
-    ).p
+        gm.GroundMetricEnsemble() if of_ensemble else LEARNER, D, y, cv=None if of_ensemble else 3,
+        groups=groups, score=score, n_permutations=N_PERMUTATIONS, random_state=seed,
+    ).p  # fmt: skip
 
 
 ROWS: list[tuple[str, Callable[[int, str], float], str]] = [
@@ -70,6 +74,9 @@ ROWS: list[tuple[str, Callable[[int, str], float], str]] = [
     ("12 patients × 2, one label each", one_label_per_patient, "roc_auc"),
     ("10 donors × treated or not", treated_and_not, "roc_auc"),
     ("12 patients × 2, patients not told", patients_not_told, "roc_auc"),
+    ("20 distributions", one_sample_each, "log_probability"),
+    ("12 patients × 2, one label each", one_label_per_patient, "log_probability"),
+    ("10 donors × treated or not", treated_and_not, "log_probability"),
 ]
 
 
@@ -90,9 +97,11 @@ def summary(p: np.ndarray) -> dict:
     }
 
 
-def run(n_cohorts: int = 100) -> list[dict]:
+def run(n_cohorts: int = 100, first_row: int = 0) -> list[dict]:
     rows = []
     for row, (name, simulate, score) in enumerate(ROWS):
+        if row < first_row:
+            continue
         start = time.perf_counter()
         seeds = range(row * 1_000_000, row * 1_000_000 + n_cohorts)  # no two rows share random numbers
         p = joblib.Parallel(n_jobs=-1)(joblib.delayed(simulate)(seed, score) for seed in seeds)

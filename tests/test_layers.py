@@ -7,9 +7,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
-    "_internal", "distributions", "metrics", "transport", "distributed", "distances", "supervision", "learning",
-    "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "get", "pp", "tl", "pl", "datasets",
-    "report", "cli",
+    "_internal", "distributions", "metrics", "modalities", "transport", "distributed", "distances", "supervision",
+    "learning", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "get", "pp", "tl", "pl",
+    "datasets", "report", "cli",
 ]  # fmt: skip
 # Second names of a module that is public at the top: they belong to no layer.
 ALIASES = {"__init__", "__main__", "penalties"}
@@ -26,7 +26,7 @@ LAZY = {
     "dask": {"distributed"}, "distributed": {"distributed"}, "ot": {"transport"},
     "anndata": {"pl", "datasets", "cli"}, "scanpy": {"pl", "datasets", "cli"}, "h5py": {"datasets", "cli"},
     "pandas": {"evaluation", "interpret", "pl", "datasets", "cli"}, "pooch": {"datasets"},
-    "gprofiler": {"interpret"}, "requests": {"interpret", "datasets"},
+    "mudata": {"_anndata"}, "gprofiler": {"interpret"}, "requests": {"interpret", "datasets"},
 }  # fmt: skip
 
 

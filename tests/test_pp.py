@@ -94,3 +94,102 @@ def test_impossible_numbers_of_cells(cohort, n):
         gm.pp.subsample(cohort, "sample", n)
     with pytest.raises(ValueError, match="n_cells is "):
         gm.tl.learn(cohort, "sample", "condition", n_cells=n)
+
+
+def tissue(n=12, side=8, turn=False, seed=0):
+    """Slides with the same cells of two types at the same places: sorted into halves, or mixed."""
+    random = np.random.default_rng(seed)
+    kind = np.arange(side * side) % 2
+    expression = np.where(kind[:, None] == 1, 3.0, 0.0) * [1.0, 0.0, 0.0] + random.normal(size=(side * side, 3))
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1).reshape(-1, 2).astype(float)
+    blocks, places = [], []
+    for k in range(n):
+        half = grid[:, 0] < side / 2 if k % 2 else random.permutation(kind) == 0
+        where = np.empty_like(grid)
+        where[kind == 0], where[kind == 1] = (random.permutation(grid[here]) for here in (half, ~half))
+        angle = random.uniform(0, 2 * np.pi) if turn else 0.0
+        rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        blocks.append(expression)
+        places.append(where @ rotation.T * random.uniform(1, 100) + random.uniform(-1e3, 1e3, 2))
+    sample = np.repeat([f"slide{k}" for k in range(n)], side * side)
+    sorted_ = np.repeat(np.array(["mixed", "sorted"])[np.arange(n) % 2], side * side)
+    obs = pd.DataFrame({"sample": sample, "tissue": sorted_}, index=[f"c{k}" for k in range(sample.size)])
+    adata = ad.AnnData(np.vstack(blocks), obs=obs)
+    adata.obsm["spatial"] = np.vstack(places)
+    return adata
+
+
+def slides(adata, weight, **options):
+    gm.pp.spatial(adata, "sample", weight=weight, **options)
+    return gm.Distributions(adata.obsm["X_spatial"], adata.obs["sample"].to_numpy())
+
+
+def left_out(D, y):
+    """Accuracy of the nearest other slide."""
+    distances = gm.pairwise_distances(D) + np.diag(np.full(len(D), np.inf))
+    return np.mean(y[distances.argmin(axis=1)] == y)
+
+
+def test_the_same_cells_in_another_arrangement_are_told_apart_by_space_alone():
+    adata, y = tissue(), np.arange(12) % 2
+    assert gm.pairwise_distances(slides(adata, 0.0)).max() < 1e-9  # the same cells: no distance at all
+    D = slides(adata, 0.3)
+    distances = gm.pairwise_distances(D)
+    apart = distances[np.ix_(y == 0, y == 1)].mean()
+    assert apart > 1.3 * distances[np.ix_(y == 1, y == 1)].sum() / 30
+    assert left_out(D, y) > 0.9
+
+
+def test_of_turned_slides_neighbourhoods_tell_the_arrangement_and_the_ensemble_learns_it():
+    adata, y = tissue(16, turn=True), np.arange(16) % 2
+    assert left_out(slides(adata, 0.5, n_neighbors=6), y) == 1.0
+    ensemble = gm.GroundMetricEnsemble(2, kinds=["univariate", "anova"], random_state=0)
+    space = ensemble.fit(gm.Distributions(adata.obsm["X_spatial"], adata.obs["sample"].to_numpy()), y)
+    assert np.mean(space.held_out_.argmax(axis=1) == y) == 1.0
+    assert space.metric_.importance()[3:].sum() > 0.8  # of what the neighbours are like
+    assert space.metric_.importance().argmax() == 3  # in the gene of the types
+
+
+def test_a_learner_finds_the_weight_of_coordinates():
+    adata, y = tissue(), np.arange(12) % 2
+    D = slides(adata, 0.3)
+    learner = gm.GroundMetricLearner(2, init="random", max_epochs=40, random_state=0).fit(D[:8], y[:8])
+    importance = learner.metric_.importance()
+    assert importance[[0, 3]].sum() > 0.8  # the gene of the types, and the direction that sorts them
+    known, new = learner.distances(D[8:], D[:8]), y[8:]
+    assert np.array_equal(y[known.argmin(axis=1)], new)
+
+
+def test_space_goes_with_a_representation_or_with_marked_genes():
+    adata = tissue(4)
+    adata.obsm["X_pca"] = adata.X[:, :2]
+    gm.pp.spatial(adata, "sample", use_rep="X_pca", key_added="X_both")
+    assert adata.obsm["X_both"].shape == (256, 4)
+    assert adata.uns["X_both"] == {"weight": 0.2, "use_rep": "X_pca", "spatial_key": "spatial", "n_values": 2}
+    adata.var["selected_genes"] = [True, False, True]
+    gm.pp.spatial(adata, "sample", n_neighbors=3)
+    assert adata.obsm["X_spatial"].shape == (256, 4)
+    assert adata.uns["X_spatial"]["n_neighbors"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": -0.1}, "weight is -0.1: expected a number of at least 0"),
+        ({"weight": 1.5}, "weight is 1.5: expected a share of at most 1"),
+        ({"n_neighbors": 0}, "n_neighbors is 0"),
+        ({"spatial_key": "X_spatial"}, "spatial_key is 'X_spatial', but obsm has no such entry: there are 'spatial'"),
+        ({"use_rep": "X_pca"}, "use_rep is 'X_pca', but obsm has no such entry"),
+        ({"use_rep": "spatial", "layer": "log"}, "then there is no choice of layer"),
+    ],
+)
+def test_what_space_cannot_be_made_of_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        gm.pp.spatial(tissue(2), "sample", **options)
+
+
+def test_space_beside_raw_counts_gives_a_warning(cohort):
+    cohort.X = np.random.default_rng(0).poisson(0.5, cohort.shape).astype(float)
+    cohort.obsm["spatial"] = np.random.default_rng(0).uniform(size=(cohort.n_obs, 2))
+    with pytest.warns(UserWarning, match=RAW):
+        gm.pp.spatial(cohort, "sample")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives. It is imported when it is first used, so that `import groundmetric` stays light.
 _HOME = {
@@ -14,11 +14,15 @@ _HOME = {
     "GroundMetricEnsemble": "estimators",
     "GroundMetricLearner": "estimators",
     "GroundMetricLearnerCV": "estimators",
+    "Modalities": "modalities",
+    "MultimodalClassifier": "estimators",
+    "MultimodalRegressor": "estimators",
     "PointwiseTransformer": "estimators",
     "TransportClassifier": "estimators",
     "TransportKNeighborsClassifier": "estimators",
     "TransportKNeighborsRegressor": "estimators",
     "TransportRegressor": "estimators",
+    "TransportSurvival": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
     "bounded_distances": "distances",
@@ -46,11 +50,15 @@ __all__ = [
     "GroundMetricEnsemble",
     "GroundMetricLearner",
     "GroundMetricLearnerCV",
+    "Modalities",
+    "MultimodalClassifier",
+    "MultimodalRegressor",
     "PointwiseTransformer",
     "TransportClassifier",
     "TransportKNeighborsClassifier",
     "TransportKNeighborsRegressor",
     "TransportRegressor",
+    "TransportSurvival",
     "__version__",
     "baselines",
     "bounded_distances",
@@ -78,13 +86,17 @@ if TYPE_CHECKING:
         GroundMetricEnsemble,
         GroundMetricLearner,
         GroundMetricLearnerCV,
+        MultimodalClassifier,
+        MultimodalRegressor,
         PointwiseTransformer,
         TransportClassifier,
         TransportKNeighborsClassifier,
         TransportKNeighborsRegressor,
         TransportRegressor,
+        TransportSurvival,
     )
     from .metrics import GroundMetric
+    from .modalities import Modalities
 
 
 def __getattr__(name: str) -> Any:

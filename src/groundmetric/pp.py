@@ -1,17 +1,20 @@
-"""Preparation of AnnData, in scanpy's manner: which genes, and how many cells per sample."""
+"""Preparation of AnnData, in scanpy's manner: which genes, how many cells per sample, and where cells lie in space."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy import sparse as matrices
 
 from ._anndata import need
 from ._anndata.annotations import SELECTED, above_average, check_draw, draw, samples_of
 from ._anndata.scale import moments, warn_of_counts
 from ._anndata.source import Source, layout, read
+from ._anndata.spatial import check_coordinates, neighborhood_means, side_by_side, standardised_coordinates
+from ._internal.validation import ParameterError, check_number
 
-__all__ = ["select_genes", "subsample"]
+__all__ = ["select_genes", "spatial", "subsample"]
 
 
 def __dir__() -> list[str]:
@@ -144,3 +147,91 @@ def _read_cells(adata: Any, rows: np.ndarray) -> Any:
         return part.to_memory()
     axes = ("obs", "var", "uns", "obsm", "varm", "layers", "obsp", "varp")
     return type(adata)(read(adata.X, rows), **{name: getattr(part, name) for name in axes})
+
+
+def spatial(
+    adata: Any,
+    sample_key: str,
+    *,
+    weight: float = 0.2,
+    n_neighbors: int | None = None,
+    use_rep: str | None = None,
+    layer: str | None = None,
+    spatial_key: str = "spatial",
+    key_added: str = "X_spatial",
+) -> None:
+    """Put the place of each cell, or what its neighbours are like, beside its values, with a weight.
+
+    Samples with the same cells in another arrangement are then told apart. Distances between rows of the result have
+    the weight as it is given; `tl.learn` with ``use_rep="X_spatial"`` learns weights of its own.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells in memory, with coordinates in `obsm`.
+    sample_key : str
+        Column of `obs` with the sample (slide) of each cell.
+    weight : float, default=0.2
+        Share of space in the mean squared distance between two cells: 0 leaves it out, 1 is nothing but space.
+    n_neighbors : int or None, default=None
+        None: coordinates from the centre of the sample, in units of the root mean square distance from it. These can
+        be compared between slides that are turned alike (registered, or layered from top to bottom). A number: mean
+        values of so many nearest cells of the sample, which do not depend on how a slide is turned.
+    use_rep : str or None, default=None
+        Entry of `obsm` with the values of cells, such as "X_pca", or after `tl.learn` "X_groundmetric", in which
+        distances are those of the learned metric. None: genes, those marked by `pp.select_genes` where there are any.
+    layer : str or None, default=None
+        Layer with the values of genes; None: X.
+    spatial_key : str, default="spatial"
+        Entry of `obsm` with the coordinates.
+    key_added : str, default="X_spatial"
+        Entry of `obsm` and of `uns` for the results.
+
+    Notes
+    -----
+    Results, with "X_spatial" standing for `key_added`:
+
+    - ``obsm["X_spatial"]``: values, then space; each in units of its spread, times the root of its share
+    - ``uns["X_spatial"]``: dict with the parameters, and "n_values", the number of columns before those of space
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
+    >>> adata.obsm["spatial"] = np.random.default_rng(0).uniform(size=(adata.n_obs, 2))
+    >>> gm.pp.select_genes(adata)
+    >>> gm.pp.spatial(adata, "sample", weight=0.3)
+    >>> adata.obsm["X_spatial"].shape
+    (426, 91)
+    """
+    check_number("weight", weight, low=0.0)
+    if weight > 1.0:
+        raise ParameterError("weight", weight, ": expected a share of at most 1")
+    if n_neighbors is not None:
+        check_number("n_neighbors", n_neighbors, low=1, whole=True)
+    samples = samples_of(adata.obs, sample_key)
+    with Source(adata) as source:
+        coordinates = check_coordinates(source.representation(spatial_key, "spatial_key"), spatial_key)
+        values = _values_of_cells(source, adata.n_obs, layer, use_rep)
+    if n_neighbors is None:
+        space = standardised_coordinates(coordinates, samples, spatial_key)
+    else:
+        space = neighborhood_means(values, coordinates, samples, int(n_neighbors))
+    adata.obsm[key_added] = side_by_side(values, space, float(weight))
+    given = {"weight": float(weight), "n_neighbors": n_neighbors, "use_rep": use_rep, "layer": layer}
+    kept = {name: value for name, value in given.items() if value is not None}
+    adata.uns[key_added] = {**kept, "spatial_key": spatial_key, "n_values": values.shape[1]}
+
+
+def _values_of_cells(source: Source, n_cells: int, layer: str | None, use_rep: str | None) -> np.ndarray:
+    """An array of all cells: a representation, or the marked genes (else all)."""
+    rows = np.arange(n_cells)
+    if use_rep is not None:
+        if layer is not None:
+            raise ParameterError("use_rep", use_rep, ": then there is no choice of layer, leave it out")
+        return np.asarray(read(source.representation(use_rep), rows), dtype=np.float64)
+    marked = source.var[SELECTED].to_numpy(dtype=bool) if SELECTED in source.var.columns else None
+    values = read(source.matrix(layer), rows, None if marked is None else np.flatnonzero(marked))
+    warn_of_counts(moments(values, rows).looks_raw, layer, stacklevel=4)
+    return np.asarray(values.toarray() if matrices.issparse(values) else values, dtype=np.float64)

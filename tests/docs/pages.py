@@ -10,8 +10,28 @@ from executed_pages import blocks, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CELLS = ["atlas", "from_ggml_ot", "from_moscot", "from_pilot_patpy", "new_patients", "tutorial"]
-POINTS = ["README", "cluster", "from_pot", "index", "labels", "metrics", "point_sets", "transport", "transport_problem"]
+CELLS = [
+    "atlas",
+    "from_ggml_ot",
+    "from_moscot",
+    "from_pilot_patpy",
+    "multimodal",
+    "new_patients",
+    "spatial",
+    "tutorial",
+]
+POINTS = [
+    "README",
+    "cluster",
+    "from_pot",
+    "index",
+    "labels",
+    "metrics",
+    "point_sets",
+    "survival",
+    "transport",
+    "transport_problem",
+]
 
 
 def path_of(name: str) -> Path:

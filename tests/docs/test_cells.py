@@ -28,6 +28,13 @@ def check_from_pilot_patpy(names):
     assert 0 < names["plan"].value < 1
 
 
+def check_multimodal(names):
+    assert names["cells"].matched
+    assert np.mean(names["held_out"] == names["y"].loc[names["cells"].names]) > 0.7
+    assert names["found"]["joint"] > 0.9
+    assert max(names["found"]["rna"], names["found"]["protein"]) < 0.75
+
+
 def check_new_patients(names):
     assert names["test"].p == 0.05
     planted = names["genes"].table()["feature"].str.startswith("PROG")
@@ -37,6 +44,14 @@ def check_new_patients(names):
     assert names["batches"].covariates == ["batch"]
     assert names["types"].table()["value"][0] == "Macrophage"
     assert names["types"].share.max() > 0.9
+
+
+def check_spatial(names):
+    assert names["by_weight"][0.0] <= 0.5
+    assert names["by_weight"][0.5] > 0.9
+    assert names["turned"]["six neighbours"] > 0.9
+    assert names["turned"]["coordinates"] < 0.9
+    assert names["weight_of_space"] > 0.7
 
 
 def check_tutorial(names):

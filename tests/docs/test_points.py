@@ -48,6 +48,13 @@ def check_point_sets(names):
     assert names["found"]["learned"] > names["found"]["Euclidean"]
 
 
+def check_survival(names):
+    found = gm.evaluation.concordance_index(names["table"].iloc[60:], names["risk"])
+    assert found > 0.65
+    assert set(np.argsort(-names["model"].metric_.importance())[:3]) == {0, 1, 2}
+    assert names["weights"]["certain triplets"] == max(names["weights"].values()) > 0.9
+
+
 def check_transport(names):
     assert names["robust"].value < names["broken"].value / 10
     assert isinstance(names["picked"], gm.transport.Exact)

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from groundmetric.metrics.base import Cost
 from groundmetric.transport._kernels.compiled import pointer
-from groundmetric.transport._kernels.pairs import fill_rough, is_plain, room_for
+from groundmetric.transport._kernels.pairs import Pairs, Points, fill_rough, is_plain, room_for
 from groundmetric.transport._kernels.scan import (
     MATRIX,
     ROUNDING,
@@ -61,7 +61,10 @@ def rough_steps(x, y, cost):
     if is_plain(k, cost):
         rough = np.empty((n, m), np.float32)
         return rough, fill_steps(x, y, cost is Cost.SQUARED, room, rough)
-    scale = fill_rough(np.vstack([x, y]), n, int(cost), room)
+    none, one = np.empty(0, np.int64), np.array([1])
+    z, bounds = np.vstack([y, x]), np.array([0, m, m + n])  # the second distribution first: it is read where it stands
+    all_points = Points(z, bounds, none, none, np.empty(0), np.empty(0, bool), int(cost))
+    scale = fill_rough(0, Pairs(one, np.array([0]), one, one), all_points, room)
     return room[: n * m].reshape(n, m), scale
 
 

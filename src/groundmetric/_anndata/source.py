@@ -47,7 +47,10 @@ class Source:
             self.adata: Any = cells
             self.obs, self.var = _in_memory(cells.obs), _in_memory(cells.var)
         else:
-            raise TypeError(f"cells are a {type(cells).__name__}: expected an AnnData or the path of an .h5ad file")
+            one = "; give one modality, mdata['rna'], or all to Modalities.from_mudata" if hasattr(cells, "mod") else ""
+            raise TypeError(
+                f"cells are a {type(cells).__name__}: expected an AnnData or the path of an .h5ad file{one}"
+            )
 
     def _open(self, path: Path) -> None:
         """Open a file without its matrices: anndata's backed mode would load all layers."""
@@ -90,9 +93,9 @@ class Source:
         """Whether obsm has this entry."""
         return use_rep in (self._file.get("obsm", {}) if self.adata is None else self.adata.obsm)
 
-    def representation(self, use_rep: str) -> np.ndarray:
-        """Coordinates of all cells, an entry of obsm."""
-        found = self._named("obsm", use_rep, "use_rep")
+    def representation(self, use_rep: str, argument: str = "use_rep") -> np.ndarray:
+        """Coordinates of all cells, an entry of obsm; `argument` is what an error calls it."""
+        found = self._named("obsm", use_rep, argument)
         if isinstance(found, pd.DataFrame):
             found = found.to_numpy()
         if found.ndim != 2:

@@ -2,6 +2,7 @@
 
 from .cohort import make_cohort
 from .portal import PAPER_DATASETS, cellxgene, cellxgene_file
+from .survival import make_survival
 from .synthetic import make_modes, make_rings, synth_2d, synth_200d
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "make_cohort",
     "make_modes",
     "make_rings",
+    "make_survival",
     "synth_2d",
     "synth_200d",
 ]

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from ..distances import pairwise_distances
 from ..distributions import Distributions
@@ -21,6 +22,8 @@ from ._averages import reference_metric
 from .learner import GroundMetricLearner
 
 KINDS = ("univariate", "anova", "learned")
+# Entries of all draws of points up to which they are kept as plain arrays.
+_MOST_DENSE = 25_000_000
 
 
 @dataclass(frozen=True)
@@ -67,20 +70,30 @@ class Geometry:
         quantiles = quantile_functions(D, self.scale)
         self.quantiles = quantiles if strata is None else within_strata(quantiles, strata)
         self.features = FeatureDistances(self.quantiles, random)
-        self.draws = [self._draw(int(seed)) for seed in self.seeds]
+        self.draws = self._draws()
         self.euclidean = reference_metric(D, "standardised")
         self.euclidean_distances = pairwise_distances(self.draws[0], metric=self.euclidean)
-        self.means = D.means() / self.scale
-        self.centre, spread = self.means.mean(axis=0), self.means.std(axis=0)
+        means = D.means() / self.scale
+        self.centre, spread = means.mean(axis=0), means.std(axis=0)
         self.spread = np.where(spread > 0, spread, 1.0)
+        self.own_means = (means - self.centre) / self.spread
 
-    def _draw(self, seed: int) -> Distributions:
-        few = self.D.sizes.max() <= self.max_points
-        return self.D if few else self.D.subsample(self.max_points, random_state=seed)
+    def _draws(self) -> list[Distributions]:
+        if self.D.sizes.max() <= self.max_points:
+            return [_dense(self.D, 1)] * self.seeds.size
+        drawn = [self.D.subsample(self.max_points, random_state=int(seed)) for seed in self.seeds]
+        return [_dense(some, len(drawn)) for some in drawn]
 
     def standardised_means(self, D: Distributions) -> np.ndarray:
         """Means of each feature, in units of how much they vary between training distributions."""
         return (D.means() / self.scale - self.centre) / self.spread
+
+
+def _dense(D: Distributions, times: int) -> Distributions:
+    """The distributions as a plain array, out of which members take columns, where so many of them have room."""
+    if not sparse.issparse(D.points) or times * np.prod(D.points.shape) > _MOST_DENSE:
+        return D
+    return D.with_points(D.points.toarray(), D.features)
 
 
 @dataclass(frozen=True)
@@ -175,10 +188,21 @@ def learn_member(
         components *= np.sqrt(used.size) / 16.0 / np.linalg.norm(weights)
         components = _refine(components, used, points, labels, inside, max_epochs, seed + draw)
     metric = GroundMetric(components, geometry.D.features, variances=geometry.variances)
-    distances = pairwise_distances(points, metric=metric)
+    distances = _weighted_distances(points, components)
     unit = _unit(distances, inside)
     metric = GroundMetric(components / unit, geometry.D.features, variances=geometry.variances)
     return Member(kind, metric, inside, distances / unit)
+
+
+def _weighted_distances(D: Distributions, components: np.ndarray) -> np.ndarray:
+    """Distances under components of one feature each, of which most are used by none."""
+    which, used = np.nonzero(components)
+    assert np.array_equal(which, np.unique(which)), "a component has several features"
+    if not used.size:
+        return np.zeros((len(D), len(D)))
+    points = D.points[:, used]
+    z = (points.toarray() if sparse.issparse(points) else points) * components[which, used]
+    return pairwise_distances(D.with_points(z))
 
 
 def _weights(geometry: Geometry, labels: Labels, kind: str, inside: np.ndarray) -> np.ndarray:

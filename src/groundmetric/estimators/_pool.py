@@ -57,9 +57,10 @@ class Draw:
         columns = np.flatnonzero(np.any([np.any(components, axis=0) for _, components in members], axis=0))
         geometry = ensemble._geometry
         D = geometry.draws[draw]
-        points = D.with_points(D.points[:, columns])
-        return cls(int(geometry.seeds[draw]), columns, points, [(kind, c[:, columns]) for kind, c in members],
-                   own[0].inside)  # fmt: skip
+        kept = D.points[:, columns]
+        points = D.with_points(sparse.csr_matrix(kept) if sparse.issparse(geometry.D.points) else kept)
+        seed, members = int(geometry.seeds[draw]), [(kind, components[:, columns]) for kind, components in members]
+        return cls(seed, columns, points, members, own[0].inside)
 
     def distances(self, few: Distributions) -> list[tuple[str, np.ndarray]]:
         """From new distributions, of which points are drawn, to the training ones, by each member."""
@@ -164,7 +165,7 @@ class Pool:
             scale=geometry.scale,
             centre=geometry.centre,
             width=geometry.spread,
-            means=geometry.standardised_means(geometry.D),
+            means=geometry.own_means,
         )
 
     @cached_property
@@ -374,4 +375,5 @@ def read_file(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nda
 
 
 def unreadable(where: str | os.PathLike, what: Any) -> ValueError:
-    return ValueError(f"{os.fspath(where)!r} is damaged or no saved TransportClassifier or TransportRegressor: {what}")
+    kinds = "TransportClassifier, TransportRegressor or TransportSurvival"
+    return ValueError(f"{os.fspath(where)!r} is damaged or no saved {kinds}: {what}")

@@ -315,8 +315,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     def _read(self, fold: list[np.ndarray]) -> None:
         """Held-out predictions of every view, and their weights by what they gain over chance."""
         geometry, codes, n_classes = self._geometry, self._codes, self.classes_.size
-        means = geometry.standardised_means(geometry.D)
-        euclidean = geometry.euclidean_distances
+        means, euclidean = geometry.own_means, geometry.euclidean_distances
         kernels = {"means": (means @ means.T, 0.0), EUCLIDEAN: _kernel(euclidean)}
         for kind in self.kinds:
             voting = out_of_bag([m for m in self.members_ if m.kind == kind], euclidean)

@@ -93,11 +93,13 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     cost : {"euclidean", "manhattan", "squared"}, default="euclidean"
         Cost of the step s = W(x - y): |s|, the sum of its absolute entries, or |s|². The last makes distances between
         distributions W2² instead of W1: no metric, and the margin is in units of squared distances.
-    target : {"classes", "ordered", "distances"}, Classes, Ordered, Distances or a list of these, default="classes"
+    target : {"classes", "ordered", "survival", "distances"}, an object or a list of these, default="classes"
         Kind of the labels. "classes": those of one class belong together. "ordered": numbers, or ordered categories of
-        pandas; the farther apart two values, the farther apart their distributions. "distances": a matrix of target
-        distances between the distributions (the paper's W*), NaN where one is not known. A list: several labels. The
-        objects have a weight among several labels, and those of numbers a gap; see `groundmetric.learning`.
+        pandas; the farther apart two values, the farther apart their distributions. "survival": right-censored times (a
+        structured array or table with "event" and "time"), learned from where their order is certain. "distances": a
+        matrix of target distances between the distributions (the paper's W*), NaN where one is not known. A list:
+        several labels. The objects (Classes, Ordered, Survival, Distances) have a weight among several labels, and all
+        but classes a gap; see `groundmetric.learning`.
     class_weight : {None, "balanced"}, default=None
         "balanced": each class makes up the same share of the loss, however many distributions it has. None: all
         triplets count the same, so that classes of more distributions make up more.

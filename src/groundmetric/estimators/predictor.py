@@ -46,7 +46,7 @@ class Predicted:
     far: np.ndarray
 
 
-class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
+class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
     """Kernel models of all views of an ensemble, pooled by their weights."""
 
     takes_groups = True
@@ -164,6 +164,7 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         if self.metric_.variances is not None:
             arrays["variances"] = self.metric_.variances
         classes, kept = getattr(self, "classes_", None), self.ensemble or GroundMetricEnsemble()
+        arrays |= self._pack_more()
         if classes is not None:
             arrays["classes"] = _storable(classes)
         names = getattr(self, "feature_names_in_", None)
@@ -177,6 +178,13 @@ class _EnsemblePredictor(GroundMetricMethod, BaseEstimator):
             "random_state": self.random_state if isinstance(self.random_state, int) else None,
             "pool": description,
         }, arrays
+
+    def _pack_more(self) -> dict[str, np.ndarray]:
+        """Arrays that a kind of predictor needs beside those of all."""
+        return {}
+
+    def _unpack_more(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take them from a file, which is not believed."""
 
     def _typicality(self, nearest: np.ndarray) -> np.ndarray:
         known = self._pool.nearest
@@ -231,7 +239,7 @@ def _one_column(y: Any) -> Any:
     return column_or_1d(y, warn=True) if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 else y
 
 
-class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
+class TransportClassifier(ClassifierMixin, EnsemblePredictor):
     """Probabilities of classes from an ensemble of learned ground metrics.
 
     A kernel logistic regression reads the out-of-bag distances of each kind of member; two more read Euclidean
@@ -325,7 +333,7 @@ class TransportClassifier(ClassifierMixin, _EnsemblePredictor):
         return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
 
 
-class TransportRegressor(RegressorMixin, _EnsemblePredictor):
+class TransportRegressor(RegressorMixin, EnsemblePredictor):
     """Numbers from an ensemble of learned ground metrics: ordered labels, ages, doses.
 
     As `TransportClassifier`, with kernel ridge regression. Of ordered classes (0, 1, 2, …) the prediction is the
@@ -398,17 +406,15 @@ class TransportRegressor(RegressorMixin, _EnsemblePredictor):
         return super().score(D, ordered_values(y, D), aligned(sample_weight, D.roll, "sample_weight"))
 
 
-def load_predictor(path: str | os.PathLike) -> TransportClassifier | TransportRegressor:
-    """Read a file that `save` of either wrote.
+def load_predictor(path: str | os.PathLike) -> Any:
+    """Read a file that `save` of any of these estimators wrote.
 
     A file may come from anybody, so nothing in it is believed; whatever is wrong is a ValueError that names the file.
     """
     return unpack_predictor(*read_file(path), os.fspath(path))
 
 
-def unpack_predictor(
-    description: dict[str, Any], arrays: dict[str, np.ndarray], where: str
-) -> TransportClassifier | TransportRegressor:
+def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> Any:
     """The estimator that `pack` was called on, as far as predictions need it."""
     try:
         return _unpack(description, arrays)
@@ -418,8 +424,8 @@ def unpack_predictor(
         ) from error
 
 
-def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> TransportClassifier | TransportRegressor:
-    kind = {kind.__name__: kind for kind in (TransportClassifier, TransportRegressor)}[description["estimator"]]
+def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    kind = {kind.__name__: kind for kind in EnsemblePredictor.__subclasses__()}[description["estimator"]]
     found = kind(GroundMetricEnsemble(**description["ensemble"]), random_state=description["random_state"])
     metric = GroundMetric(arrays["metric"], description["features"], variances=arrays.get("variances"))
     pool = Pool.unpack(description["pool"], arrays, metric.n_features)
@@ -433,6 +439,7 @@ def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Trans
     found._pool, found.metric_, found.n_features_in_ = pool, metric, metric.n_features
     if description["named"]:
         found.feature_names_in_ = np.array(metric.features, dtype=object)
+    found._unpack_more(arrays)
     return found
 
 

@@ -11,7 +11,7 @@ from ..supervision.splits import folds, leave_one_group_out, leave_one_out, shuf
 from .compare import compare
 from .permutation import PermutationTest, permutation_test
 from .results import Comparison
-from .scores import cluster_distributions, cluster_points, cluster_scores, scores, vote
+from .scores import cluster_distributions, cluster_points, cluster_scores, concordance_index, scores, vote
 from .statistics import (
     Difference,
     Estimate,
@@ -34,6 +34,7 @@ __all__ = [
     "cluster_points",
     "cluster_scores",
     "compare",
+    "concordance_index",
     "corrected_t",
     "folds",
     "holm",

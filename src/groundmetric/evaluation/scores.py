@@ -1,4 +1,4 @@
-"""Votes of nearest neighbours, scores of predictions (accuracy, F1, ROC AUC), scores of clusters on distances."""
+"""Votes of nearest neighbours, scores of predictions (accuracy, F1, ROC AUC, concordance), of clusters on distances."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..distances import kneighbors
 from ..distributions import Distributions
 from ..estimators._base import GroundMetricMethod, check_weights, class_shares
 from ..metrics.base import EuclideanMetric
+from ..supervision.survival import check_comparable, concordance, read_survival
 from ..transport.cohort import is_projection
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc")
@@ -63,6 +64,42 @@ def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> 
     if weights is not None and np.shape(weights) != (codes.size,):
         raise ValueError(f"weights have shape {np.shape(weights)} for {codes.size} items: one is needed for each")
     return {name: float(value) for name, value in score_codes(codes, probabilities, weights).items()}
+
+
+def concordance_index(y: Any, risk: Any) -> float:
+    """Harrell's C: share of the pairs of patients of known order in which who dies first has the higher risk.
+
+    The order of two patients is known where one died and the other was seen alive then or later. A pair of equal risks
+    counts half. Patients who died at the same time are not compared.
+
+    Parameters
+    ----------
+    y : structured array or table of shape (n,)
+        Fields (columns) "event", whether it was observed, and "time", as made by scikit-survival's `Surv`; by name
+        where `y` and `risk` carry names.
+    risk : array-like of shape (n,)
+        Predicted risks; the higher, the earlier the event.
+
+    Returns
+    -------
+    float
+        1 where all pairs are in order, 0.5 by chance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from groundmetric.evaluation import concordance_index
+    >>> y = np.array([(True, 3.0), (False, 4.0), (True, 5.0), (False, 9.0)], dtype=[("event", bool), ("time", float)])
+    >>> concordance_index(y, [0.9, 0.8, 0.1, 0.2])  # 3 of 4 pairs: who died at 5 should be at higher risk than the last
+    0.75
+    """
+    roll = Roll.of(risk, items="items")
+    found = np.asarray(real_array(risk, "risk"), dtype=np.float64)
+    if found.shape != (roll.size,) or not np.isfinite(found).all():
+        raise ValueError(f"risk has shape {found.shape}: expected a finite number for each of {roll.size}")
+    times = read_survival(y, roll)
+    check_comparable(times)
+    return concordance(times, found)
 
 
 def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = None) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""From what users call labels to what learning asks for: classes, ordered values, target distances, several at once."""
+"""From what users call labels to what learning asks for: classes, numbers, survival times, distances, several."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from .._internal.validation import (
 )
 from ..distributions import Distributions
 from . import ClassTarget, DistanceTarget, OrderedTarget, Supervision, Target
+from .survival import SurvivalTarget, SurvivalTimes, check_comparable, read_survival
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,50 @@ class Distances(Ordered):
     """
 
 
-_BY_NAME: dict[str, type] = {"classes": Classes, "ordered": Ordered, "distances": Distances}
-Kind = Classes | Ordered  # what a label is; Distances are Ordered
+@dataclass(frozen=True)
+class Survival:
+    """Right-censored survival times, learned from only where their order is certain.
+
+    Times are compared as percentiles of survival (the share of patients who die earlier, by Kaplan–Meier), so that
+    their unit does not matter. A triplet (i, j, k) is learned from where k is farther from j than i is, whenever those
+    who were censored die.
+
+    Parameters
+    ----------
+    gap : float or None, default=None
+        Difference that two distances between percentiles (0 to 1) must exceed to form a triplet. None: a quarter of
+        the standard deviation of the percentiles.
+    weight : float, default=1.0
+        Share of the loss that this label makes up among several labels, relative to the weights of the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import groundmetric as gm
+    >>> y = np.array([(True, 3.0), (False, 8.0), (True, 5.0)], dtype=[("event", bool), ("time", float)])
+    >>> D = gm.Distributions([[0.0], [5.0], [2.0]], ["ann", "bob", "cid"])
+    >>> gm.GroundMetricLearner(target=gm.learning.Survival(gap=0.1), max_epochs=2).fit(D, y).classes_.tolist()
+    [3.0, 5.0]
+    """
+
+    gap: float | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.gap is not None:
+            check_number("gap", self.gap, low=0.0)
+        check_number("weight", self.weight, low=0.0, above=True)
+
+
+_BY_NAME: dict[str, type] = {
+    "classes": Classes, "ordered": Ordered, "survival": Survival, "distances": Distances,
+}  # fmt: skip
+Kind = Classes | Ordered | Survival  # what a label is; Distances are Ordered
 
 
 def resolve_target(target: Any) -> Kind:
     """The kind of a label from its name; objects pass through."""
-    if isinstance(target, Classes | Ordered):
+    if isinstance(target, Kind):
         return target
     if isinstance(target, str) and target in _BY_NAME:
         return _BY_NAME[target]()
@@ -135,7 +173,7 @@ def read_labels(
     ----------
     y : Any
         Labels as the user passed them.
-    target : str, Classes, Ordered, Distances or a list of these
+    target : str, Classes, Ordered, Survival, Distances or a list of these
         Kind of the label; a list for several labels.
     roll : Roll
         Names of the items that have a label each, in order.
@@ -265,6 +303,12 @@ def _read(y: Any, kind: Kind, roll: Roll, D: Distributions, by_row: bool, name: 
         _check_spread(present, kind.gap, len(D), name)
         values = present if levels is None else levels[present.astype(int)]
         return Label(OrderedTarget.of(numbers, kind.gap), values, kind.weight)
+    if isinstance(kind, Survival):
+        times = read_survival(y, roll, name)
+        if by_row:
+            times = SurvivalTimes(labels_of_samples(D, times.time), labels_of_samples(D, times.event))
+        check_comparable(times, name)
+        return Label(SurvivalTarget.of(times, kind.gap), np.unique(times.time[times.event]), kind.weight)
     given = label_array(y, roll, name)
     classes, codes = _class_codes(given, name)
     codes = labels_of_samples(D, codes, given) if by_row else codes

@@ -47,7 +47,7 @@ class Pool:
 # as many levels, at quantiles.
 MOST_LEVELS = 5
 # A gap that is not given, in standard deviations of the label.
-_GAP = 0.25
+GAP = 0.25
 # Differences of labels that rounding alone may have made, relative to the largest.
 _ROUNDING = 1e-9
 
@@ -85,6 +85,13 @@ class Target:
     def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
         """Label distances of others from an anchor."""
         raise NotImplementedError
+
+    def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Label distances from an anchor to nearer and to farther ones, for each case of what its label may be.
+
+        A triplet holds where it does in every case. Labels that are known have one.
+        """
+        return [(self.apart(anchor, near), self.apart(anchor, far))]
 
     def pools(self, free: np.ndarray) -> Pools:
         """For an anchor, those of the free distributions (a mask) to draw from, by level, the nearest level first."""
@@ -130,7 +137,7 @@ class OrderedTarget(Target):
     @classmethod
     def of(cls, values: np.ndarray, gap: float | None = None) -> OrderedTarget:
         """Without a gap, a quarter of the standard deviation of the values."""
-        return cls(values, _GAP * float(np.nanstd(values)) if gap is None else gap)
+        return cls(values, GAP * float(np.nanstd(values)) if gap is None else gap)
 
     @property
     def labelled(self) -> np.ndarray:
@@ -138,7 +145,7 @@ class OrderedTarget(Target):
 
     @cached_property
     def levels(self) -> np.ndarray:
-        return _cut(self.values)
+        return cut(self.values)
 
     @property
     def few_levels(self) -> bool:
@@ -165,7 +172,7 @@ class DistanceTarget(Target):
     def of(cls, matrix: np.ndarray, gap: float | None = None) -> DistanceTarget:
         """Without a gap, a quarter of the standard deviation of the distances."""
         others = matrix[~np.eye(len(matrix), dtype=bool)]
-        return cls(matrix, _GAP * float(np.nanstd(others)) if gap is None else gap)
+        return cls(matrix, GAP * float(np.nanstd(others)) if gap is None else gap)
 
     @cached_property
     def labelled(self) -> np.ndarray:
@@ -185,7 +192,7 @@ class DistanceTarget(Target):
         def by_distance(anchor: int) -> list[Pool]:
             others = free.copy()
             others[anchor] = False
-            levels = _cut(np.where(others, self.matrix[anchor], np.nan))
+            levels = cut(np.where(others, self.matrix[anchor], np.nan))
             return [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
 
         return by_distance
@@ -230,10 +237,10 @@ def _pools_by_level(levels: np.ndarray, free: np.ndarray) -> Pools:
     return own_level_first
 
 
-def _cut(values: np.ndarray) -> np.ndarray:
+def cut(values: np.ndarray) -> np.ndarray:
     """Levels of values: each distinct one, or fifths where there are many; -1 for NaN.
 
-    >>> _cut(np.array([7.0, 3.0, np.nan, 7.0])).tolist()
+    >>> cut(np.array([7.0, 3.0, np.nan, 7.0])).tolist()
     [1, 0, -1, 1]
     """
     levels, known = np.full(values.size, -1), ~np.isnan(values)
@@ -433,17 +440,32 @@ def _across(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) ->
     """
     levels = [pool.all() for pool in pools]
     others = np.concatenate(levels)
-    apart, here = target.apart(anchor, others), same[others]
+    here = same[others]
     for strict_near, strict_far in ((True, True), (True, False), (False, True)):
-        near, far = apart[~here | (not strict_near)], apart[here | (not strict_far)]
-        if near.size and far.size and holds(near.min(keepdims=True), far.max(keepdims=True), target.gap)[0, 0]:
+        near, far = others[~here | (not strict_near)], others[here | (not strict_far)]
+        if near.size and far.size and _any_holds(target.cases(anchor, near, far), target.gap):
             return Candidates(
                 anchor,
                 [Pool(level[~same[level]] if strict_near else level) for level in levels],
                 [Pool(level[same[level]] if strict_far else level) for level in levels],
                 relaxed=not (strict_near and strict_far),
             )
-    return Candidates(anchor, pools, pools, relaxed=True)
+    # Of a label that is not known for certain (censored early), there may be no triplet even without strata.
+    cases = target.cases(anchor, others, others)
+    return Candidates(anchor, pools, pools, relaxed=len(cases) == 1 or _any_holds(cases, target.gap))
+
+
+def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
+    """Whether any triplet holds: of a single case, that of the nearest and the farthest."""
+    if len(cases) == 1:
+        nearer, farther = cases[0]
+        cases = [(nearer.min(keepdims=True), farther.max(keepdims=True))]
+    return bool(_all_hold(cases, gap).any())
+
+
+def _all_hold(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> np.ndarray:
+    """Which triplets hold in every case, (nearer, farther)."""
+    return np.logical_and.reduce([holds(nearer, farther, gap) for nearer, farther in cases])
 
 
 def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
@@ -453,11 +475,12 @@ def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: 
     for some in candidates(target, held_out, strata):
         near, near_for = _chosen(some.anchor, some.near, choose)
         far, far_for = (near, near_for) if some.far is some.near else _chosen(some.anchor, some.far, choose)
-        nearer, farther = target.apart(some.anchor, near), target.apart(some.anchor, far)
-        i, k = np.nonzero(holds(nearer, farther, target.gap))
+        cases = target.cases(some.anchor, near, far)
+        i, k = np.nonzero(_all_hold(cases, target.gap))
         parts.append((near[i], np.full(i.size, some.anchor), far[k]))
         if target.counts_all:
-            weights.append((farther[k] - nearer[i]) * near_for[i] * far_for[k])
+            certain = np.min([farther[k] - nearer[i] for nearer, farther in cases], axis=0)
+            weights.append(certain * near_for[i] * far_for[k])
     i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
     weight = np.concatenate(weights)
     if target.balanced:

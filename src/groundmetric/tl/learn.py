@@ -34,7 +34,7 @@ from .._internal.executor import InterruptedWarning, write_line
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
-from ..learning import Distances, Mapped
+from ..learning import Distances, Mapped, Survival
 from ..supervision.labels import read_labels, resolve_target
 
 LEARNERS = ("ensemble", "single")
@@ -206,10 +206,10 @@ def make_learner(
 ) -> Learner:
     """The learner that was asked for, or that the parameters need; `needs` are arguments that only a single one has."""
     target = parameters.get("target", "classes")
-    if isinstance(target, list | tuple) or isinstance(resolve_target(target), Distances):
+    if isinstance(target, list | tuple) or isinstance(resolve_target(target), Distances | Survival):
         raise ValueError(
-            f"target is {target!r}: labels in a column are 'classes' or 'ordered'; for target distances "
-            "or several labels, use GroundMetricLearner on Distributions"
+            f"target is {target!r}: labels in a column are 'classes' or 'ordered'; for target distances, "
+            "survival times or several labels, use GroundMetricLearner on Distributions"
         )
     for name in ("cost", "form"):
         if (name == "cost" and parameters.get(name, "euclidean") != "euclidean") or isinstance(

@@ -33,9 +33,11 @@ def solve_steps(
     x: np.ndarray, y: np.ndarray, cost: int, a: np.ndarray, b: np.ndarray, basis: Basis, max_pivots: int
 ) -> tuple[int, bool]:
     """`solve_matrix`, from nothing, at the costs of the steps between points."""
-    pairs, points, bases, answers = _problem(np.vstack([x, y]), a, b, cost, basis, False)
-    room = kernels.room_for(a.size * b.size, a.size + b.size + 1, x.shape[1])
-    kernels.solve_one(pairs, points, bases, max_pivots, room, answers)
+    z = np.vstack([x, y])
+    z = np.ascontiguousarray(z[:, z.any(axis=0)])  # components that nothing uses cost no time
+    pairs, points, bases, answers = _problem(z, a, b, cost, basis, False)
+    room = kernels.room_for(a.size * b.size, a.size + b.size + 1, z.shape[1])
+    kernels.solve_any(np.array([0]), pairs, points, bases, max_pivots, room, answers)
     return int(answers.pivots[0]), bool(answers.optimal[0])
 
 

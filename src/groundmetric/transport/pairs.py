@@ -211,25 +211,7 @@ class PairTransport:
 
     def _solve_batch(self, which: np.ndarray) -> None:
         room = self._room(which)
-        if kernels.is_plain(self._points.z.shape[1], self._cost):
-            kernels.solve_pairs(
-                which,
-                self._pairs,
-                self._points,
-                self._bases,
-                kernels.NO_MATRIX,
-                0.0,
-                self._max_pivots,
-                room,
-                self.answers,
-            )
-            return
-        for pair in which:
-            here = slice(pair, pair + 1)
-            answers = kernels.Answers(*(array[here] for array in self.answers))
-            pairs, points = _alone(self._pairs, self._points, pair)
-            bases = self._bases._replace(offset=self._bases.offset[here], warm=self._bases.warm[here])
-            kernels.solve_one(pairs, points, bases, self._max_pivots, room, answers)
+        kernels.solve_any(which, self._pairs, self._points, self._bases, self._max_pivots, room, self.answers)
 
     def _room(self, which: np.ndarray) -> kernels.Room:
         """Room for these pairs, kept by thread: allocating it anew for every pair would cost as much as filling it."""
@@ -310,21 +292,6 @@ def _at_origin(
         z, masses.bounds.copy(), *masses_of_all, masses.weights.copy(), masses.uniform.copy(), int(cost)
     )
     return points, kernels.Pairs(first, second, *times)
-
-
-def _alone(pairs: kernels.Pairs, points: kernels.Points, pair: int) -> tuple[kernels.Pairs, kernels.Points]:
-    """A pair without all others."""
-    low, high = (points.bounds[[side[pair], side[pair] + 1]] for side in (pairs.first, pairs.second))
-    n, m = low[1] - low[0], high[1] - high[0]
-
-    def both(array: np.ndarray) -> np.ndarray:
-        return np.concatenate([array[low[0] : low[1]], array[high[0] : high[1]]]) if array.size else array
-
-    here = slice(pair, pair + 1)
-    times = pairs.times_first[here], pairs.times_second[here]
-    bounds = np.array([0, n, n + m])
-    points = points._replace(z=both(points.z), bounds=bounds, units=both(points.units), rounded=both(points.rounded))
-    return kernels.Pairs(np.array([0]), np.array([1]), *times), points
 
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,9 +11,6 @@ from .compiled import behind, glued, inner, kernel, pointer
 from .scan import cheapest
 from .tree import NOBODY, thread
 
-# So few numbers are sorted by insertion.
-_FEW = 15
-
 
 @glued
 def first_forest(prices, a, b, tree, room, keys):
@@ -26,7 +23,7 @@ def first_forest(prices, a, b, tree, room, keys):
     """
     other = tree.last
     cheapest_first = _greedy_forest(prices, a, b, tree.parent, room)
-    in_order = _sorted_forest(prices, a, b, other, keys, tree.size, tree.next, tree.previous)
+    in_order = _sorted_forest(prices, a, b, other, keys, tree.size, tree.next)
     if in_order < cheapest_first:
         for x in range(tree.root + 1):
             tree.parent[x] = other[x]
@@ -71,7 +68,7 @@ def _greedy_forest(prices, a, b, parent, room):
 
 
 @inner
-def _sorted_forest(prices, a, b, parent, keys, sources, sinks, stack):
+def _sorted_forest(prices, a, b, parent, keys, sources, sinks):
     """Sources and sinks ship in the order of their distance from a sink at one end of the line that they lie on.
 
     The end is found by looking for the farthest point from the farthest point. Returns the cost of the plan.
@@ -86,8 +83,8 @@ def _sorted_forest(prices, a, b, parent, keys, sources, sinks, stack):
     for i in range(n):
         keys[i] = costs[i * m + far]
         near = i if keys[i] < keys[near] else near
-    sort_places(keys, n, sources, stack)
-    sort_places(behind(costs, near * m), m, sinks, stack)
+    sort_places(keys, n, sources)
+    sort_places(behind(costs, near * m), m, sinks)
     i, j = 0, 0
     left, room = a[sources[0]], b[sinks[0]]
     total = 0.0
@@ -126,62 +123,21 @@ def _farthest(costs, count, stride):
 
 
 @inner
-def sort_places(keys, count, order, stack):
-    """The places of numbers in their order: a quicksort, short pieces by insertion.
-
-    `stack` needs room for the ends of fewer pieces than there are numbers: the shorter piece is always sorted first.
-    """
+def sort_places(keys, count, order):
+    """The places of numbers in their order, by Shell's sort: short, so that it is compiled quickly."""
     for k in range(count):
         order[k] = k
-    stack[0], stack[1], top = 0, count - 1, 2
-    while top > 0:
-        top -= 2
-        low, high = np.int64(stack[top]), np.int64(stack[top + 1])
-        while high - low >= _FEW:
-            middle = _part(keys, order, low, high)
-            if high - middle > middle - low:
-                stack[top], stack[top + 1] = middle + 1, high
-                high = middle - 1
-            else:
-                stack[top], stack[top + 1] = low, middle - 1
-                low = middle + 1
-            top += 2
-        for k in range(low + 1, high + 1):
+    gap = 1
+    while 3 * gap + 1 < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for k in range(gap, count):
             place, at = order[k], k
-            while at > low and keys[place] < keys[order[at - 1]]:
-                order[at] = order[at - 1]
-                at -= 1
+            while at >= gap and keys[place] < keys[order[at - gap]]:
+                order[at] = order[at - gap]
+                at -= gap
             order[at] = place
-
-
-@glued
-def _part(keys, order, low, high):
-    """Part places from low to high, inclusive, around the median of three of them; returns where that stands."""
-    middle = (low + high) >> 1
-    _sort_two(keys, order, low, middle)
-    _sort_two(keys, order, middle, high)
-    _sort_two(keys, order, low, middle)
-    pivot = keys[order[middle]]
-    order[high], order[middle] = order[middle], order[high]
-    i, j = low, high - 1
-    while True:
-        while i < high and keys[order[i]] < pivot:
-            i += 1
-        while j >= low and pivot < keys[order[j]]:
-            j -= 1
-        if i >= j:
-            break
-        order[i], order[j] = order[j], order[i]
-        i += 1
-        j -= 1
-    order[i], order[high] = order[high], order[i]
-    return i
-
-
-@glued
-def _sort_two(keys, order, i, j):
-    if keys[order[j]] < keys[order[i]]:
-        order[i], order[j] = order[j], order[i]
+        gap //= 3
 
 
 @kernel

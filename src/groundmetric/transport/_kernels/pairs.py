@@ -146,32 +146,36 @@ def _prices(x, y, shape, kind, exact, scale, room):
 
 
 @kernel
-def fill_rough(z, n, cost, costs):
-    """Rough costs of the steps from the first n points to the others, into the costs of a `Room`; returns their scale.
+def fill_rough(p, pairs, points, costs):
+    """Rough costs of the steps of pair p, into the costs of a `Room`; returns their scale.
 
     For many components, and for Manhattan costs; see `fill_rough_steps`.
     """
-    m, k, x = z.shape[0] - n, z.shape[1], pointer(z)
-    rough = pointer(costs)
+    k, z, bounds, cost = points.z.shape[1], pointer(points.z), pointer(points.bounds), points.cost
+    d, e = pairs.first[p], pairs.second[p]
+    n, m = bounds[d + 1] - bounds[d], bounds[e + 1] - bounds[e]
+    x, y, rough = behind(z, bounds[d] * k), behind(z, bounds[e] * k), pointer(costs)
     columns = behind(rough, n * m + n + m)
     near = behind(columns, m * k)
-    reach = larger(reach_of(x, x, n, k, cost) + reach_of(behind(x, n * k), x, m, k, cost), 1e-140)
+    reach = larger(reach_of(x, x, n, k, cost) + reach_of(y, x, m, k, cost), 1e-140)
     for i in range(n + m):
+        point = behind(x, i * k) if i < n else behind(y, (i - n) * k)
         for c in range(k):
-            near[i * k + c] = (x[i * k + c] - x[c]) / reach
+            near[i * k + c] = (point[c] - x[c]) / reach
     fill_costs(near, n, m, k, cost, columns, rough)
     return 1.0 / (reach * reach if cost == SQUARED else reach)
 
 
-def solve_one(pairs: Pairs, points: Points, bases: Bases, max_pivots: int, room: Room, answers: Answers) -> None:
-    """Solve the only pair, between points of any number of components under any cost."""
-    z, n = points.z, int(points.bounds[1])
-    if z.shape[1] > FEW_COMPONENTS:
-        z = np.ascontiguousarray(z[:, z.any(axis=0)])  # components that nothing uses cost no time
-    plain = is_plain(z.shape[1], points.cost)
-    scale = 0.0 if plain else fill_rough(z, n, points.cost, room.costs)
-    points = points._replace(z=z)
-    solve_pairs(np.array([0]), pairs, points, bases, NO_MATRIX, scale, max_pivots, room, answers)
+def solve_any(
+    todo: np.ndarray, pairs: Pairs, points: Points, bases: Bases, max_pivots: int, room: Room, answers: Answers
+) -> None:
+    """`solve_pairs` between points of any number of components under any cost."""
+    if is_plain(points.z.shape[1], points.cost):
+        solve_pairs(todo, pairs, points, bases, NO_MATRIX, 0.0, max_pivots, room, answers)
+        return
+    for place in range(todo.size):
+        scale = fill_rough(todo[place], pairs, points, room.costs)
+        solve_pairs(todo[place : place + 1], pairs, points, bases, NO_MATRIX, scale, max_pivots, room, answers)
 
 
 @kernel

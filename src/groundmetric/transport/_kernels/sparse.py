@@ -397,7 +397,7 @@ def halving_order(points: np.ndarray) -> np.ndarray:
     order = np.arange(n)
     # Room for the piece at hand, its coordinates and its order; and for the ends of pieces.
     fill_halving_order(
-        points, order, np.empty(n, np.int64), np.empty(n), np.empty(n, np.int32), np.empty(n + 128, np.int32)
+        points, order, np.empty(n, np.int64), np.empty(n), np.empty(n, np.int32), np.empty(128, np.int32)
     )
     return order
 
@@ -422,7 +422,7 @@ def fill_halving_order(points, order, piece, keys, places, stack):
         axis = _widest_axis(z, k, here, size)
         for i in range(size):
             coordinates[i] = z[here[i] * k + axis]
-        sort_places(coordinates, size, sorting, behind(todo, top))
+        sort_places(coordinates, size, sorting)
         for i in range(size):
             order[low + i] = here[sorting[i]]
         middle = low + unit * (((size + unit - 1) // unit + 1) // 2)

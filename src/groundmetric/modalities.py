@@ -1,0 +1,293 @@
+"""Modalities: several measurements of the same distributions, such as RNA and protein of patients' cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ._internal.validation import ParameterError, check_number
+from .distributions import Distributions
+from .metrics.base import Cost, GroundMetric
+
+# Annotation of points that says which cell they are, in every modality.
+CELL = "cell"
+
+
+class Modalities:
+    """The same distributions (samples) in several modalities, each with features and points of its own.
+
+    Where modalities are measured on the same cells, the annotation "cell" of the points says which cell each is, and
+    `joint` has all features of a cell side by side.
+
+    Parameters
+    ----------
+    parts : dict of str to Distributions
+        Distributions of each modality. All have the same names, in any order; that of the first is kept.
+
+    Attributes
+    ----------
+    parts : dict of str to Distributions
+        The modalities, their distributions in the same order.
+    names : list
+        Names of the distributions.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> rna = gm.Distributions([[0.0, 1.0], [5.0, 5.0], [2.0, 3.0]], samples=["ann", "bob", "ann"])
+    >>> protein = gm.Distributions([[7.0], [8.0]], samples=["bob", "ann"])
+    >>> both = gm.Modalities({"rna": rna, "protein": protein})
+    >>> both, both["protein"].names
+    (Modalities(2 distributions, rna: 2 features, protein: 1 features), ['ann', 'bob'])
+    """
+
+    def __init__(self, parts: Mapping[str, Distributions]) -> None:
+        if not isinstance(parts, Mapping) or not parts:
+            raise TypeError(f"parts are {parts!r}: expected Distributions by the name of their modality")
+        for modality, D in parts.items():
+            if not isinstance(D, Distributions):
+                raise TypeError(f"modality {modality!r} is a {type(D).__name__}: expected Distributions")
+        first, names = next(iter(parts.items()))
+        self.names: list = names.names
+        self.parts = {str(modality): _in_order(D, self.names, modality, first) for modality, D in parts.items()}
+
+    @classmethod
+    def from_mudata(
+        cls,
+        mdata: Any,
+        sample_key: str,
+        *,
+        modalities: Sequence[str] | None = None,
+        layer: Mapping[str, str] | None = None,
+        use_rep: Mapping[str, str] | None = None,
+        genes: Any = None,
+        n_cells: int | None = 1000,
+        random_state: int = 0,
+    ) -> Modalities:
+        """Read the cells of a MuData.
+
+        Values should be normalised and on a scale that suits each modality. Every sample needs cells in every modality.
+
+        Parameters
+        ----------
+        mdata : MuData, path of an .h5mu file, or dict of str to AnnData
+            Modalities; of a MuData or dict in memory, the package mudata is not needed.
+        sample_key : str
+            Column with the sample (patient) of each cell, in `obs` of the modality or else in that of `mdata`.
+        modalities : sequence of str or None, default=None
+            Modalities to read; None: all.
+        layer : dict of str to str or None, default=None
+            Layer to read, by modality; of others X.
+        use_rep : dict of str to str or None, default=None
+            Entry of `obsm` to read in place of features, by modality.
+        genes : dict of str to rules or None, default=None
+            Features to read, by modality, as `tl.learn` takes them ("variance", "all", a number, a list, a column of
+            `var`). None: as there.
+        n_cells : int or None, default=1000
+            Cells of each sample at most, the same in modalities that have the same cells. None: all.
+        random_state : int, default=0
+            Seed of the draw.
+
+        Returns
+        -------
+        Modalities
+            Samples in the order in which they first appear in the first modality; names of cells in the annotation
+            "cell".
+        """
+        from ._anndata.modalities import read_modalities
+
+        return cls(
+            read_modalities(
+                mdata, sample_key, modalities=modalities, layer=layer, use_rep=use_rep, genes=genes, n_cells=n_cells,
+                random_state=random_state,
+            )
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(number of distributions, number of features of all modalities), so that scikit-learn can slice them."""
+        return len(self), sum(D.shape[1] for D in self.parts.values())
+
+    def __getitem__(self, key: Any) -> Any:
+        """The Distributions of a modality, by its name; or all modalities of the distributions at some places."""
+        if isinstance(key, str):
+            if key not in self.parts:
+                raise KeyError(f"there is no modality {key!r}: there are {list(self.parts)}")
+            return self.parts[key]
+        return Modalities({modality: D[key] for modality, D in self.parts.items()})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __repr__(self) -> str:
+        each = ", ".join(f"{modality}: {D.shape[1]} features" for modality, D in self.parts.items())
+        return f"Modalities({len(self)} distributions, {each})"
+
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
+        """Refused, as of Distributions."""
+        raise TypeError("Modalities are no array: use those of one modality, X['rna'], or X.joint()")
+
+    @property
+    def matched(self) -> bool:
+        """Whether all modalities are measured on the same cells."""
+        parts = list(self.parts.values())
+        if any(CELL not in D.annotations for D in parts):
+            return False
+        cells = [[set(D.annotations[CELL][low:high]) for low, high in _bounds(D)] for D in parts]
+        return all(other == cells[0] for other in cells)
+
+    def joint(self) -> Distributions:
+        """Distributions of cells that are in all modalities, with the features of all: "rna:CD8A", "protein:CD8".
+
+        Transport between them moves a cell with all its features at once, so that it sees which go together.
+
+        Returns
+        -------
+        Distributions
+            The samples with the cells that all modalities have, in the order of the first.
+        """
+        rows = self._shared_rows()
+        parts = list(self.parts.values())
+        blocks = [D.points[chosen] for D, chosen in zip(parts, rows, strict=True)]
+        if all(map(sparse.issparse, blocks)):
+            points = sparse.hstack(blocks, format="csr")
+        else:
+            points = np.hstack([block.toarray() if sparse.issparse(block) else block for block in blocks])
+        first = parts[0]
+        owners = np.repeat(np.arange(len(self)), first.sizes)[rows[0]]
+        weights = None if first.uniform.all() else first.weights[rows[0]]
+        found = Distributions(points, owners, weights=weights, features=self._joint_features())
+        found.names, found._numberings = list(self.names), None
+        found.annotations = {CELL: first.annotations[CELL][rows[0]]}
+        return found
+
+    def joint_metric(self, metrics: Mapping[str, Any], weights: Mapping[str, float]) -> GroundMetric:
+        """The metric between cells whose squared distance is a weighted sum of those of the modalities.
+
+        Each modality counts in units of the spread of its points under its metric, so that with equal weights all
+        contribute as much to the squared distance of two cells.
+
+        Parameters
+        ----------
+        metrics : dict of str to GroundMetric or "euclidean"
+            Metric of each modality.
+        weights : dict of str to float
+            Weight of each modality, at least 0; they are divided by their sum.
+
+        Returns
+        -------
+        GroundMetric
+            A metric for the points of `joint`.
+
+        Examples
+        --------
+        >>> import groundmetric as gm
+        >>> cells = {"cell": ["c1", "c2"]}
+        >>> rna = gm.Distributions([[0.0], [2.0]], ["ann", "bob"], annotations=cells)
+        >>> protein = gm.Distributions([[30.0], [10.0]], ["ann", "bob"], annotations=cells)
+        >>> both = gm.Modalities({"rna": rna, "protein": protein})
+        >>> metric = both.joint_metric({"rna": "euclidean", "protein": "euclidean"}, {"rna": 0.9, "protein": 0.1})
+        >>> metric.components.round(3).tolist()
+        [[0.949, 0.0], [0.0, 0.032]]
+        """
+        shares = self._shares(weights)
+        blocks = []
+        for modality, D in self.parts.items():
+            if modality not in metrics:
+                raise ParameterError(
+                    "metrics", list(metrics), f", which lacks {modality!r}: give one for each modality"
+                )
+            components = _components(metrics[modality], D, modality)
+            spread = float(np.sqrt(GroundMetric(components).project(D).var(axis=0).sum())) or 1.0
+            blocks.append(np.sqrt(shares[modality]) / spread * components)
+        rows, columns = sum(map(len, blocks)), self.shape[1]
+        stacked, row, column = np.zeros((rows, columns)), 0, 0
+        for block in blocks:
+            stacked[row : row + block.shape[0], column : column + block.shape[1]] = block
+            row, column = row + block.shape[0], column + block.shape[1]
+        variances = np.concatenate([D.moments(weighted=False)[1] for D in self.parts.values()])
+        used = np.any(stacked, axis=1)
+        return GroundMetric(stacked[used], self._joint_features(), variances=variances)
+
+    def _shares(self, weights: Mapping[str, float]) -> dict[str, float]:
+        if set(weights) != set(self.parts):
+            raise ParameterError("weights", dict(weights), f": expected a weight for each of {list(self.parts)}")
+        for modality, weight in weights.items():
+            check_number(f"weight of {modality!r}", weight, low=0.0)
+        total = float(sum(weights.values()))
+        if total == 0.0:
+            raise ParameterError("weights", dict(weights), ": expected one above 0")
+        return {modality: weight / total for modality, weight in weights.items()}
+
+    def _joint_features(self) -> list[str]:
+        return [
+            f"{modality}:{feature}"
+            for modality, D in self.parts.items()
+            for feature in (D.features if D.features is not None else range(D.shape[1]))
+        ]
+
+    def _shared_rows(self) -> list[np.ndarray]:
+        """Rows of each modality's points that are the same cells, in the order of the first modality."""
+        parts = list(self.parts.values())
+        for modality, D in self.parts.items():
+            if CELL not in D.annotations:
+                raise ValueError(
+                    f"the points of modality {modality!r} have no annotation {CELL!r}: to join modalities, give the "
+                    f"names of their cells, Distributions(…, annotations={{{CELL!r}: obs_names}})"
+                )
+        found: list[list[int]] = [[] for _ in parts]
+        for d, name in enumerate(self.names):
+            places = [_places(D, d, modality, name) for modality, D in self.parts.items()]
+            shared = [cell for cell in places[0] if all(cell in other for other in places[1:])]
+            if not shared:
+                raise ValueError(
+                    f"sample {name!r} has no cell that is in all of {list(self.parts)}: modalities measured on other "
+                    "cells have no joint metric; compare them each by its own"
+                )
+            for rows, own in zip(found, places, strict=True):
+                rows.extend(own[cell] for cell in shared)
+        return [np.array(rows) for rows in found]
+
+
+def _bounds(D: Distributions) -> zip:
+    return zip(D.bounds[:-1], D.bounds[1:], strict=True)
+
+
+def _places(D: Distributions, d: int, modality: str, name: Any) -> dict[Any, int]:
+    """Rows of the cells of a sample, by the names of the cells."""
+    low, high = D.bounds[d], D.bounds[d + 1]
+    found = dict(zip(D.annotations[CELL][low:high].tolist(), range(low, high), strict=True))
+    if len(found) < high - low:
+        raise ValueError(f"modality {modality!r} has cells of the same name in sample {name!r}: make them unique")
+    return found
+
+
+def _in_order(D: Distributions, names: list, modality: str, first: str) -> Distributions:
+    """The distributions in the order of the first modality, which must be the same ones."""
+    place = {name: k for k, name in enumerate(D.names)}
+    lacking = [name for name in names if name not in place]
+    more = [name for name in D.names if name not in set(names)]
+    if lacking or more:
+        who, has, lacks = (lacking[0], first, modality) if lacking else (more[0], modality, first)
+        raise ValueError(
+            f"sample {who!r} is in modality {has!r}, but not in {lacks!r} ({len(names)} and {len(D.names)} samples): "
+            "every sample needs all modalities; drop it, or give only modalities that have it"
+        )
+    return D if D.names == names else D[[place[name] for name in names]]
+
+
+def _components(metric: Any, D: Distributions, modality: str) -> np.ndarray:
+    if isinstance(metric, str) and metric == "euclidean":
+        return np.eye(D.shape[1])
+    if not isinstance(metric, GroundMetric) or metric.cost is not Cost.EUCLIDEAN:
+        raise ParameterError(
+            "metrics", metric, f" for {modality!r}: expected a GroundMetric of Euclidean cost, or 'euclidean'"
+        )
+    metric.check_fit(D)
+    return metric.components

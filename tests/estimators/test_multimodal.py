@@ -1,0 +1,180 @@
+"""MultimodalClassifier and MultimodalRegressor: the modality that tells the label counts; joint ones see more."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import KFold, cross_val_predict
+
+from groundmetric import Distributions, GroundMetricEnsemble, Modalities, MultimodalClassifier, MultimodalRegressor
+from groundmetric.estimators.multimodal import mixture_weights
+
+from .cohorts import cohort, few_regressions
+
+SMALL = GroundMetricEnsemble(2, kinds=["univariate", "anova"])
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    few_regressions(monkeypatch)
+
+
+def modalities(n, seed, *, values=(None, None), shifts=(2.0, 0.0), **options):
+    """Two modalities of the same samples; the feature of each that is planted follows its own values."""
+    each = [
+        cohort(n, 2 * seed + k, shift=shift, values=value, **options)[0]
+        for k, (value, shift) in enumerate(zip(values, shifts, strict=True))
+    ]
+    return Modalities({"rna": each[0], "protein": each[1]})
+
+
+def together(n, seed, n_cells=40):
+    """Cells with a high or a low value in either modality: in class 1 the same cells have both high, in 0 others."""
+    random = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    high = np.tile(np.arange(n_cells) < n_cells // 2, (n, 1))
+    other = np.where(y[:, None] == 1, high, ~high)
+    names, cells = np.repeat([f"s{k}" for k in range(n)], n_cells), [f"c{k}" for k in range(n * n_cells)]
+    rna, protein = (
+        Distributions(
+            6.0 * values.ravel()[:, None] + random.normal(size=(n * n_cells, 2)) * [1.0, 0.3],
+            names,
+            annotations={"cell": cells},
+        )
+        for values in (high, other)
+    )
+    return Modalities({"rna": rna, "protein": protein}), y
+
+
+def test_weights_are_those_of_the_most_likely_mixture():
+    random = np.random.default_rng(0)
+    likelihood, counts = random.uniform(0.05, 1.0, (40, 2)), random.uniform(0.5, 1.5, 40)
+
+    def posterior(share):
+        return counts @ np.log(likelihood @ [share, 1 - share]) + np.log(share) + np.log(1 - share)
+
+    grid = np.linspace(0.001, 0.999, 999)
+    best = grid[np.argmax([posterior(share) for share in grid])]
+    assert_allclose(mixture_weights(likelihood, counts), [best, 1 - best], atol=2e-3)
+
+
+def test_modalities_that_say_the_same_count_the_same():
+    likelihood = np.repeat(np.random.default_rng(0).uniform(size=(20, 1)), 3, axis=1)
+    assert_allclose(mixture_weights(likelihood, np.ones(20)), 1 / 3)
+
+
+def test_a_modality_of_noise_hardly_counts():
+    y = np.arange(24) % 2
+    found = MultimodalClassifier(SMALL, random_state=0).fit(modalities(24, 1), y)
+    assert list(found.weights_) == ["rna", "protein"]
+    assert found.weights_["rna"] > 0.8
+    assert sum(found.weights_.values()) == pytest.approx(1.0)
+    assert np.mean(found.held_out_.argmax(axis=1) == y) > 0.8
+    assert found.metrics_["rna"].importance().argmax() == 3
+
+
+def test_modalities_that_each_tell_a_part_do_better_together():
+    y = np.arange(36) % 3
+    X = modalities(36, 3, values=(y == 0, y == 2), shifts=(2.5, 2.5))
+    found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
+    alone = [np.mean(one.ensemble_.held_out_.argmax(axis=1) == y) for one in found.predictors_.values()]
+    assert min(found.weights_.values()) > 0.25
+    assert np.mean(found.held_out_.argmax(axis=1) == y) > max(alone) + 0.05
+    truth = np.arange(30) % 3
+    new = modalities(30, 4, values=(truth == 0, truth == 2), shifts=(2.5, 2.5))
+    assert found.score(new, truth) > 0.75
+
+
+def test_what_goes_together_in_a_cell_is_seen_where_cells_are_matched_and_not_otherwise():
+    X, y = together(16, 0)
+    new, truth = together(12, 1)
+    matched = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
+    assert matched.weights_["joint"] > 0.6
+    assert matched.score(new, truth) > 0.9
+    apart = MultimodalClassifier(SMALL, joint=False, random_state=0).fit(X, y)
+    assert set(apart.weights_) == {"rna", "protein"}
+    assert apart.score(new, truth) < 0.8
+
+
+def test_numbers_are_predicted_from_the_modality_that_has_them():
+    ages = np.random.default_rng(1).uniform(20.0, 80.0, 30)
+    X = modalities(30, 5, values=(None, ages), shifts=(0.0, 0.08))
+    found = MultimodalRegressor(SMALL, random_state=0).fit(X, ages)
+    assert found.weights_["protein"] > 0.7
+    assert np.corrcoef(found.held_out_, ages)[0, 1] > 0.7
+    new = np.random.default_rng(2).uniform(20.0, 80.0, 30)
+    assert found.score(modalities(30, 6, values=(None, new), shifts=(0.0, 0.08)), new) > 0.4
+
+
+def test_predictions_and_distances_are_weighted_sums():
+    y = np.arange(16) % 2
+    X, new = modalities(16, 1), modalities(10, 2)
+    found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
+    expected = sum(found.weights_[name] * one.predict_proba(new[name]) for name, one in found.predictors_.items())
+    assert_allclose(found.predict_proba(new), expected)
+    assert_allclose(found.predict_proba(new).sum(axis=1), 1.0)
+    oob = sum(found.weights_[name] * one.ensemble_.distances_ for name, one in found.predictors_.items())
+    assert_allclose(found.distances_, oob)
+    between = found.distances(X)
+    assert_allclose(between, between.T)
+    assert between[~np.eye(16, dtype=bool)].mean() == pytest.approx(1.0, rel=0.05)
+    assert found.distances(X, new).shape == (16, 10)
+
+
+def test_labels_go_by_name_and_the_order_of_modalities_does_not_matter():
+    X, y = modalities(16, 1), np.arange(16) % 2
+    labels = pd.Series(y, index=X.names).sample(frac=1.0, random_state=0)
+    estimator = MultimodalClassifier(SMALL, random_state=0)
+    one = clone(estimator).fit(X, y)
+    other = clone(estimator).fit({"protein": X["protein"], "rna": X["rna"]}, labels)
+    assert_allclose(other.held_out_, one.held_out_)
+    new = modalities(10, 2)
+    assert_allclose(other.predict_proba({"rna": new["rna"], "protein": new["protein"]}), one.predict_proba(new))
+    assert other.score(X, labels) == one.score(X, y)
+
+
+def test_one_modality_is_the_classifier_itself():
+    X, y = modalities(16, 1), np.arange(16) % 2
+    found = MultimodalClassifier(SMALL, random_state=0).fit({"rna": X["rna"]}, y)
+    assert found.weights_ == {"rna": 1.0}
+    assert_allclose(found.held_out_, found.predictors_["rna"].ensemble_.held_out_)
+
+
+def test_scikit_learns_cross_validation_slices_modalities():
+    X, y = modalities(18, 1), np.arange(18) % 2
+    estimator = MultimodalClassifier(GroundMetricEnsemble(1, kinds=["anova"]), random_state=0)
+    folds = KFold(3, shuffle=True, random_state=0)
+    found = cross_val_predict(estimator, X, y, cv=folds)
+    train, test = next(folds.split(y))
+    assert_array_equal(found[test], estimator.fit(X[train], y[train]).predict(X[test]))
+
+
+def test_groups_and_strata_are_passed_on():
+    X, y = modalities(16, 1), np.arange(16) % 2
+    patients = np.arange(16) // 2
+    found = MultimodalClassifier(SMALL, random_state=0).fit(X, y, groups=patients, strata=np.arange(16) // 8)
+    ensemble = found.predictors_["rna"].ensemble_
+    assert_array_equal(ensemble._labels.groups, patients)
+    assert_array_equal(ensemble._strata, np.arange(16) // 8)
+
+
+def test_bad_input_is_refused():
+    X, y = modalities(16, 1), np.arange(16) % 2
+    estimator = MultimodalClassifier(SMALL, random_state=0)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    with pytest.raises(TypeError, match="X is a Distributions: expected Modalities"):
+        estimator.fit(X["rna"], y)
+    with pytest.raises(TypeError, match="joint is 'yes'"):
+        MultimodalClassifier(SMALL, joint="yes").fit(X, y)
+    with pytest.raises(ValueError, match="a modality is named 'joint'"):
+        estimator.fit({"joint": X["rna"]}, y)
+    with pytest.raises(ValueError, match="points of modality 'rna' have no annotation 'cell'"):
+        MultimodalClassifier(SMALL, joint=True).fit(X, y)
+    with pytest.raises(ValueError, match="sample 's15' is in modality 'rna', but not in 'protein'"):
+        estimator.fit({"rna": X["rna"], "protein": X["protein"][:15]}, y)
+    fitted = estimator.fit(X, y)
+    with pytest.raises(ValueError, match=r"X has the modalities \['rna'\], but \['rna', 'protein'\] were learned from"):
+        fitted.predict({"rna": X["rna"]})
