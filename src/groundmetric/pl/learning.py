@@ -13,12 +13,12 @@ from sklearn.metrics import confusion_matrix
 from ..interpret.course import ViewScores, nothing_left, view_scores
 from . import style as legends
 from ._read import as_samples, entry, is_anndata, learned_label
-from .style import INK, Save, axes, colour, documented, finish, row_size, short
+from .style import INK, Save, axes, colour, figure_docs, finish, row_size, short
 
 _ROW = 0.2  # inches for a view or a label
 
 
-@documented
+@figure_docs
 def history(
     record: Any,
     ax: Axes | None = None,
@@ -41,9 +41,7 @@ def history(
         AnnData after `tl.learn`.
     {ax}
     {key}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -143,7 +141,7 @@ def _dress_epochs(ax: Axes, n_epochs: int, name: str) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
 
 
-@documented
+@figure_docs
 def confusion(
     source: Any,
     predicted: Any = None,

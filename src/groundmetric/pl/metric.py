@@ -15,13 +15,13 @@ from ..metrics import GroundMetric
 from ..metrics.base import Cost
 from . import style as legends
 from ._read import entry, feature_names, is_anndata, metric_of, shares_of, two_features
-from .style import INK, Save, axes, colour, documented, finish, row_size, short
+from .style import INK, Save, axes, colour, figure_docs, finish, row_size, short
 
 _ROW = 0.105  # inches for a feature
 _MOST_COMPONENTS = 10  # that are drawn: those of an ensemble's metric may be as many as its features
 
 
-@documented
+@figure_docs
 def importance(
     metric: Any,
     ax: Axes | None = None,
@@ -48,9 +48,7 @@ def importance(
         of two columns of `var`. None: for AnnData after an ensemble, between which 95% of its members lie; False: none.
     {gene_symbols}
     {key}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -89,7 +87,7 @@ def importance(
     return finish(ax, "importance", save, show)
 
 
-@documented
+@figure_docs
 def components(
     metric: Any,
     ax: Axes | None = None,
@@ -116,9 +114,7 @@ def components(
         Number of features.
     {gene_symbols}
     {key}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -152,7 +148,7 @@ def components(
     return finish(ax, "components", save, show)
 
 
-@documented
+@figure_docs
 def ellipse(
     metrics: Any,
     ax: Axes | None = None,
@@ -181,9 +177,7 @@ def ellipse(
         Variances of the two features. None: for AnnData those of the training cells, else weights are in the features'
         own units.
     {key}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------

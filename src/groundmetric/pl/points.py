@@ -24,8 +24,8 @@ from .style import (
     axes,
     axis_name,
     classes_of,
-    documented,
     draw_panels,
+    figure_docs,
     finish,
 )
 
@@ -33,7 +33,7 @@ _ONE_AXIS = 0.95  # share of the variance at which the first principal axis is s
 _NUMBERED = 8  # classes above which colours alone no longer do
 
 
-@documented
+@figure_docs
 def points(
     D: Distributions,
     y: Any,
@@ -59,9 +59,7 @@ def points(
     n : int, default=1000
         Points that are drawn at most: a random choice, the same in every call.
     {palette}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -82,7 +80,7 @@ def points(
     return finish(ax, "points", save, show)
 
 
-@documented
+@figure_docs
 def projection(
     metric: Any,
     D: Distributions,
@@ -112,9 +110,7 @@ def projection(
     n : int, default=1000
         Points of a scatter plot at most: a random choice, the same in every call. A histogram counts all.
     {palette}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -139,7 +135,7 @@ def projection(
     return finish(ax, "projection", save, show)
 
 
-@documented
+@figure_docs
 def cells(
     adata: Any,
     y: Any = None,
@@ -171,9 +167,7 @@ def cells(
         `obsm["X_<key>"]`.
     {palette_of_uns}
     {key}
-    {save}
-
-    {panels_drawn}
+    {end_of_panels}
 
     Examples
     --------

@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from .style import INK, MISSING, Save, axes, colour, documented, finish, row_size, short, text_width, width
+from .style import INK, MISSING, Save, axes, colour, figure_docs, finish, row_size, short, text_width, width
 
 _INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
@@ -22,7 +22,7 @@ _LEAST_ROOM = 0.25  # for the flow itself, of the width of the axes
 _LEAST = 1e-3  # bands of less mass are not drawn
 
 
-@documented
+@figure_docs
 def scores(
     rows: Mapping[str, Sequence[float | None]],
     ax: Axes | None = None,
@@ -44,9 +44,7 @@ def scores(
         Value that is drawn as a dashed line, e.g. the score of guessing.
     name : str, default="balanced accuracy"
         Label of the axis.
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -72,7 +70,7 @@ def scores(
     return finish(ax, "scores", save, show)
 
 
-@documented
+@figure_docs
 def stability(
     result: Any,
     ax: Axes | None = None,
@@ -97,9 +95,7 @@ def stability(
         Number of features.
     level : float, default=0.05
         Level of the q-values.
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -151,7 +147,7 @@ def stability(
     return finish(ax, "stability", save, show)
 
 
-@documented
+@figure_docs
 def flow(
     result: Any,
     ax: Axes | None = None,
@@ -169,9 +165,7 @@ def flow(
     {ax}
     least : float, default=0.001
         Mass below which bands and kinds are not drawn.
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------

@@ -34,8 +34,8 @@ from .style import (
     Save,
     axes,
     classes_of,
-    documented,
     draw_panels,
+    figure_docs,
     finish,
     short,
     side,
@@ -48,7 +48,7 @@ _TREE = 0.14  # height of the tree, as a share of the matrix
 _SMALLEST = 3.5  # points of the smallest letters
 
 
-@documented
+@figure_docs
 def embedding(
     distances: Any,
     y: Any = None,
@@ -85,9 +85,7 @@ def embedding(
         Those that were learned from (a mask, row numbers, or a column of `obs`): filled, the others hollow.
     {palette_of_uns}
     {key}
-    {save}
-
-    {panels_drawn}
+    {end_of_panels}
 
     Examples
     --------
@@ -144,7 +142,7 @@ def _map(
     return ax
 
 
-@documented
+@figure_docs
 def heatmap(
     distances: Any,
     y: Any = None,
@@ -180,9 +178,7 @@ def heatmap(
         "clusters" puts near ones beside each other whatever their class, and draws the tree (average linkage).
     {matrix}
     {key}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------
@@ -197,7 +193,7 @@ def heatmap(
     return finish(_draw_matrix(ax, found, order), "heatmap", save, show)
 
 
-@documented
+@figure_docs
 def clustermap(
     distances: Any,
     y: Any = None,
@@ -227,9 +223,7 @@ def clustermap(
         none.
     {matrix}
     {key}
-    {save}
-
-    {drawn}
+    {end}
 
     Examples
     --------

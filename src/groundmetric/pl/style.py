@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,6 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
+
+from .._internal.docstrings import documented
 
 # Okabe and Ito's palette for the colour-blind, without black and yellow, which vanish on a dark or a white page; then
 # six colours that are farthest from those before, seen with normal, green-blind and red-blind eyes.
@@ -51,7 +51,6 @@ _MOST_HIDDEN = 0.15  # of other names and marks, by a name, in units of its size
 _AROUND = (
     (3, 0.5, 0), (-3, 0.5, 1), (3, -4.5, 0), (-3, -4.5, 1), (0, 3.5, 0.5), (0, -8, 0.5), (3, 4.5, 0), (-3, 4.5, 1),
 )  # fmt: skip
-Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -124,22 +123,23 @@ palette : dict, sequence or None, default=None
     "figures"; a path is the file itself.
 show : bool or None, default=None
     Whether to show the figure at once, as `plt.show()` does.""",
-    "drawn": """Returns
+}
+_TEXTS["end"] = f"""{_TEXTS["save"]}
+
+Returns
 -------
 matplotlib axes
-    What was drawn on.""",
-    "panels_drawn": """Returns
+    What was drawn on."""
+_TEXTS["end_of_panels"] = f"""{_TEXTS["save"]}
+
+Returns
 -------
 matplotlib axes or list of them
-    What was drawn on; a list where `color` is a sequence.""",
-}
+    What was drawn on; a list where `color` is a sequence."""
 
 
-def documented(draw: Draw) -> Draw:
-    """Fill the texts that figures share into the docstring, where a line `{ax}`, `{save}` or so stands for one."""
-    if draw.__doc__ is not None:  # with -OO there is none
-        draw.__doc__ = re.sub(r"(?m)^\{(\w+)\}$", lambda found: _TEXTS[found[1]], inspect.cleandoc(draw.__doc__))
-    return draw
+# Decorator of functions that draw a figure.
+figure_docs = documented(_TEXTS)
 
 
 def finish(drawn: Any, name: str, save: Save, show: bool | None) -> Any:

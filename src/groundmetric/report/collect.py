@@ -20,7 +20,7 @@ from . import summary
 from .content import Axis, Caution, CellMap, Content, Evaluation, Field, Part, SampleMap, Table
 from .genes import by_members, gene_table, most_important, processes_of_axes, refit, types_of, with_q_values
 from .plans import Directions, axis_list, cell_map, directions, draw_cells, relevance, type_relevance, type_table
-from .run import Log, Run, Steps, check_values, has_values
+from .run import Log, Run, Steps, check_values, has_values, with_order
 from .samples import Predictions, sample_map
 from .scores import Cohort, evaluate
 
@@ -337,7 +337,7 @@ def _labels(run: Run) -> str:
     labels = run.stored.labels
     if run.is_ordered and labels.dtype.kind in "biuf":
         return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
-    counts = run.with_order(labels.to_frame(run.label_key))[run.label_key].value_counts().sort_index()
+    counts = with_order(run, labels.to_frame(run.label_key))[run.label_key].value_counts().sort_index()
     return summary.enumerated(counted({str(name): int(count) for name, count in counts.items()}))
 
 

@@ -20,7 +20,7 @@ from ..interpret.relevance import relevance_in_bags
 from ..metrics.base import GroundMetric
 from ..tl.relevance import travel_of_cells
 from .content import Axis, CellMap, Column, Field, Table, column_of, columns_of
-from .run import Run, Steps, cached
+from .run import Run, Steps, cached, with_order
 
 PARTNERS = 5  # samples of every class that a sample is compared with
 MOST_CELLS, FEWEST_CELLS = 3000, 100  # of all samples together, and of each where there are many samples
@@ -212,7 +212,7 @@ def cell_map(
     if turned.shape[1] < 2:  # one component: spread over the height, for the eye only
         turned = np.column_stack([turned[:, 0], np.random.default_rng(0).uniform(-1, 1, len(turned)) * turned.std()])
     hidden = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
-    shown = run.with_order(obs).drop(columns=[*hidden, run.sample_key]).iloc[rows]
+    shown = with_order(run, obs).drop(columns=[*hidden, run.sample_key]).iloc[rows]
     columns, unused = columns_of(shown, [run.label_key, *([type_key] if type_key else [])])
     sample = column_of(run.sample_key, obs[run.sample_key].astype(str).iloc[rows], None)
     assert sample is not None

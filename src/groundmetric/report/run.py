@@ -260,18 +260,6 @@ class Run:
         which = np.searchsorted([low, high], labels.to_numpy(dtype=np.float64))
         return pd.Series(np.array(names, dtype=object)[which], labels.index)
 
-    def with_order(self, obs: pd.DataFrame) -> pd.DataFrame:
-        """The same with ordered labels that are text as categories, from low to high."""
-        if not self.is_ordered or self.stored.labels.dtype.kind in "biuf":
-            return obs
-        order = self.stored.params.get("order")
-        if order is None and self.results is not None:
-            order = self.results.ordered_categories[0]
-        if order is None:
-            return obs
-        labels = obs[self.label_key].astype(object).map(str, na_action="ignore")
-        return obs.assign(**{self.label_key: pd.Categorical(labels, list(map(str, order)), ordered=True)})
-
     @property
     def feature(self) -> str:
         """What a feature is called; those of a panel may be anything."""
@@ -282,6 +270,19 @@ class Run:
     @property
     def is_expression(self) -> bool:
         return self.stored.params.get("use_rep") is None
+
+
+def with_order(run: Run, obs: pd.DataFrame) -> pd.DataFrame:
+    """The same with ordered labels that are text as categories, from low to high."""
+    if not run.is_ordered or run.stored.labels.dtype.kind in "biuf":
+        return obs
+    order = run.stored.params.get("order")
+    if order is None and run.results is not None:
+        order = run.results.ordered_categories[0]
+    if order is None:
+        return obs
+    labels = obs[run.label_key].astype(object).map(str, na_action="ignore")
+    return obs.assign(**{run.label_key: pd.Categorical(labels, list(map(str, order)), ordered=True)})
 
 
 def _plain(value: Any) -> Any:
