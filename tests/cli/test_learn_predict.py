@@ -151,7 +151,6 @@ def test_values_on_another_scale_need_force(files, capsys):
     assert "(--force)" in told.err
 
 
-@pytest.mark.filterwarnings("always")
 def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_path, capsys):
     command = ["predict", str(files / "run"), str(files / "new.h5ad"), "-o", str(tmp_path / "new")]
     assert cli.main(command) == 0
@@ -162,6 +161,7 @@ def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_p
     assert "(--force)" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("always")
 def test_force_goes_on_with_another_scale(files, capsys):
     assert cli.main(["predict", str(files / "run"), str(files / "new.h5ad"), "--layer", "counts", "--force"]) == 0
     told = capsys.readouterr()
