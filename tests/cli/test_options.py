@@ -9,7 +9,7 @@ import pytest
 
 from groundmetric import cli
 from groundmetric.cli.main import COMMANDS, _parser
-from groundmetric.cli.options import label_counts, labels
+from groundmetric.cli.options import label_counts, labels, wrapped
 
 NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
 
@@ -97,3 +97,15 @@ def test_python_does_not_warn_of_semaphores_of_processes_that_were_ended(monkeyp
     code = "import warnings; warnings.warn('resource_tracker: There appear to be 6 leaked semaphore objects')"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
     assert done.stderr == b""
+
+
+def test_long_text_is_wrapped_on_a_terminal_only(monkeypatch):
+    text = "What counts most in the distance: PROG20, with --batch site."
+    assert wrapped(text, 2, 2) == f"  {text}"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = wrapped(text, 2, 2).splitlines()
+    assert lines[0] == "  What counts most in the"
+    assert max(map(len, lines)) <= 30
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert " ".join(line.strip() for line in lines) == text

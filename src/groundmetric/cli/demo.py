@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import add_command, add_jobs, add_output, add_seed, log, print_findings
+from .options import add_command, add_jobs, add_output, add_seed, log, print_findings, wrapped
 
 # Modules that are heavy are imported by the functions that need them: `--help` does not.
 if TYPE_CHECKING:
@@ -164,10 +164,11 @@ def summary(findings: Mapping[str, Any]) -> str:
     lines = []
     if "cohort" in findings:
         lines.append("Simulated cohort")
-        lines += [f"  {question} {answer}" for question, answer in findings["cohort"]["summary"].items()]
+        lines += [wrapped(f"{question} {answer}", 2, 2) for question, answer in findings["cohort"]["summary"].items()]
         lines.append("Simulated cohort: put in → found")
         lines += [
-            f"  {row['what']:<32}{row['put_in']} → {row['found']}" for row in findings["cohort"]["put_in_and_found"]
+            wrapped(f"{row['what']:<32}{row['put_in']} → {row['found']}", 2, 32)
+            for row in findings["cohort"]["put_in_and_found"]
         ]
     for found in findings["datasets"]:
         lines.append(f"{found['name']}: {size(found)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -162,6 +163,7 @@ def share(text: str) -> float:
     return value
 
 
+_WIDEST = 110  # letters of a line
 _MOST_NUMBERS = 8  # labels that are numbers, up to which each is named
 # The file by which the folder of a run is known.
 FINDINGS = "run.json"
@@ -231,6 +233,15 @@ def plain(value: Any) -> Any:
 
 def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     print(json.dumps(findings) if as_json else text)
+
+
+def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
+    """Text in lines of the terminal, all but the first moved in by `hang` more; one line where there is no terminal."""
+    first, others = " " * indent, " " * (indent + hang)
+    if not sys.stdout.isatty():
+        return first + text
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
 def label_counts(counts: Mapping[str, int]) -> str:

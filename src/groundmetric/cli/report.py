@@ -17,6 +17,7 @@ from .options import (
     positive,
     print_findings,
     whole,
+    wrapped,
 )
 
 OPTION_OF = {"cell_type_key": "--cell-type", "group_key": "--group"}
@@ -103,8 +104,8 @@ def _check_free(page: Path, replace: bool) -> None:
 
 def summary(findings: dict[str, Any]) -> str:
     """What the page says first, what to be careful with, and what it lacks."""
-    parts = [f"{question}\n{answer}" for question, answer in findings["summary"].items()]
+    parts = [f"{question}\n{wrapped(answer)}" for question, answer in findings["summary"].items()]
     for title, lines in (("Read with care:", findings["warnings"]), ("Left out:", findings["left_out"])):
         if lines:
-            parts.append("\n".join([title, *(f"- {line}" for line in lines)]))
+            parts.append("\n".join([title, *(wrapped(f"- {line}", hang=2) for line in lines)]))
     return "\n\n".join(parts)
