@@ -40,6 +40,15 @@ def lowest(session: nox.Session) -> None:
     session.run(*PYTEST, "-W", "default", *session.posargs)
 
 
+@nox.session(python=["3.11", "3.12"], default=False)
+def integrations(session: nox.Session) -> None:
+    """Tests and pages of the adapters, with the packages that they extend; on 3.11, an older pertpy."""
+    session.install("-e", ".[test,patpy,pertpy]")
+    # tests/integrations goes first: it imports the packages, whose dependencies warn.
+    where = ["tests/integrations", "src/groundmetric/integrations", "tests/docs/test_cells.py"]
+    session.run("python", "-m", "pytest", *where, "-k", "adapters or patpy or pertpy", *session.posargs)
+
+
 @nox.session(python="3.12", default=False)
 def docs(session: nox.Session) -> None:
     """The site, warnings as errors."""

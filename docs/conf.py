@@ -35,7 +35,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 autosummary_generate = True
-autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]
+autodoc_mock_imports = [name for name in ("torch", "patpy", "pertpy") if not importlib.util.find_spec(name)]
 autodoc_typehints = "none"  # types are in the docstrings
 numpydoc_show_class_members = False  # the template of classes lists them
 templates_path = ["_templates"]

@@ -33,13 +33,14 @@ GENERATED = ("set_fit_request", "set_score_request", "set_predict_request", "set
 
 
 def public_modules() -> Iterator[ModuleType]:
-    """The package, its public modules, and `neural` where torch is installed."""
+    """The package, its public modules, and those whose library is installed: `neural` and the integrations."""
     yield groundmetric
     for name in groundmetric.__all__:
         if inspect.ismodule(getattr(groundmetric, name)):
             yield getattr(groundmetric, name)
-    if importlib.util.find_spec("torch"):
-        yield importlib.import_module("groundmetric.neural")
+    for library, module in {"torch": "neural", "patpy": "integrations.patpy", "pertpy": "integrations.pertpy"}.items():
+        if importlib.util.find_spec(library):
+            yield importlib.import_module(f"groundmetric.{module}")
 
 
 def public_objects() -> dict[str, dict[str, Any]]:

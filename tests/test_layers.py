@@ -8,18 +8,19 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
     "_internal", "distributions", "metrics", "modalities", "transport", "distributed", "distances", "supervision",
-    "learning", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "get", "pp", "tl", "pl",
-    "datasets", "report", "cli",
+    "learning", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "get", "pp", "tl",
+    "integrations", "pl", "datasets", "report", "cli",
 ]  # fmt: skip
 # Second names of a module that is public at the top: they belong to no layer.
 ALIASES = {"__init__", "__main__", "penalties"}
 CORE = {"numpy", "scipy", "sklearn", "joblib", "numba", "llvmlite", "tqdm"}
 # Layers that speak of AnnData: whoever imports them has its libraries.
-CELLS = {"_anndata", "get", "pp", "tl", "report"}
+CELLS = {"_anndata", "get", "pp", "tl", "integrations", "report"}
 # Libraries of the extras and the layers that import them with the module itself.
 EAGER = {
     "matplotlib": {"pl", "report", "cli"}, "torch": {"neural"}, "jinja2": {"report"}, "markupsafe": {"report"},
     "anndata": CELLS, "scanpy": CELLS, "pandas": CELLS, "h5py": CELLS, "zarr": CELLS,
+    "patpy": {"integrations"}, "pertpy": {"integrations"},
 }  # fmt: skip
 # Layers that import them inside the functions that need them. No other layer imports them at all.
 LAZY = {

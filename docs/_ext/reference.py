@@ -14,11 +14,14 @@ from typing import Any
 
 import groundmetric
 
+# Modules that need torch, patpy and pertpy.
+UNIMPORTED = ("groundmetric.neural", "groundmetric.integrations.patpy", "groundmetric.integrations.pertpy")
+
 
 def public_names() -> dict[str, list[str]]:
     """Public names of each public module; classes and functions that a module before it has are left out.
 
-    `neural` is read, not imported, because torch need not be installed.
+    Those in `UNIMPORTED` are read, not imported, because what they need may not be installed.
     """
     exported = {name: getattr(groundmetric, name) for name in groundmetric.__all__}
     modules = [groundmetric, *(value for value in exported.values() if inspect.ismodule(value))]
@@ -32,7 +35,7 @@ def public_names() -> dict[str, list[str]]:
                 continue
             seen.add(id(value))
             found[module.__name__].append(name)
-    return found | {"groundmetric.neural": exported_by("groundmetric.neural")}
+    return found | {module: exported_by(module) for module in UNIMPORTED}
 
 
 def exported_by(module: str) -> list[str]:
@@ -100,15 +103,15 @@ def plain_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
             lines[place] = line.replace("|", "\\|")
 
 
-def skip_sklearn(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out methods that scikit-learn brings: their docstrings link to its site."""
+def skip_others(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out methods of base classes from other packages: their docstrings link to their sites."""
     owner = getattr(obj, "__module__", None) or ""
-    return True if owner.startswith("sklearn") else None
+    return True if owner.split(".")[0] in ("sklearn", "patpy", "pertpy") else None
 
 
 def setup(app: Any) -> dict:
     # Before Sphinx looks for pages.
     app.connect("config-inited", lambda app, config: write(Path(app.srcdir) / "generated" / "api"))
     app.connect("autodoc-process-docstring", plain_bars, priority=900)
-    app.connect("autodoc-skip-member", skip_sklearn)
+    app.connect("autodoc-skip-member", skip_others)
     return {"version": "1", "parallel_read_safe": True}

@@ -33,6 +33,7 @@ _MODULES = (
     "datasets",
     "evaluation",
     "get",
+    "integrations",
     "interpret",
     "learning",
     "neural",
@@ -108,4 +109,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "neural"])
+    return sorted([*__all__, "integrations", "neural"])

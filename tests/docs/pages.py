@@ -14,6 +14,7 @@ CELLS = [
     "atlas",
     "from_ggml_ot",
     "from_moscot",
+    "from_pertpy",
     "from_pilot_patpy",
     "multimodal",
     "new_patients",

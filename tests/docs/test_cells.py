@@ -23,6 +23,12 @@ def check_from_moscot(names):
     assert np.isclose(names["flow"].mass.sum(), 1)
 
 
+def check_from_pertpy(names):
+    assert names["adata"].uns["groundmetric"]["ensemble"]["scores"]["balanced_accuracy"] > 0.5
+    if "row" in names:  # pertpy is installed
+        assert names["row"]["S01"] == 0 < names["row"]["S02"]
+
+
 def check_from_pilot_patpy(names):
     assert names["distances"].shape == names["held_out"].shape == (10, 10)
     assert 0 < names["plan"].value < 1

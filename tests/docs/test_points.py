@@ -90,7 +90,7 @@ def test_no_block_is_overlooked(name):
 
 def test_what_is_not_run_is_the_code_of_packages_that_are_not_installed():
     reasons = {block.why_not for name in CELLS + POINTS for block in blocks(path_of(name).read_text()) if block.why_not}
-    assert reasons == {f"{name} is not installed" for name in ("ggml-ot", "PILOT", "patpy", "moscot")}
+    assert reasons == {f"{name} is not installed" for name in ("ggml-ot", "PILOT", "patpy", "pertpy", "moscot")}
 
 
 def test_an_error_in_a_block_points_to_the_line_of_the_page(tmp_path):

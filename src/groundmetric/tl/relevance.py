@@ -211,14 +211,22 @@ def cell_relevance(
         return
     if method != "plans":
         raise ValueError(f"method is {method!r}: expected 'plans' or 'held_out'")
-    found = _by_plans(adata, key, cell_type_key, max_partners, random_state, n_jobs)
+    found = relevance_by_plans(adata, key, max_partners, random_state, n_jobs, cell_type_key=cell_type_key)
     for name, values in found.items():
         adata.obs[f"{key}_{name}"] = values
 
 
-def _by_plans(
-    adata: Any, key: str, cell_type_key: str | None, max_partners: int, seed: int, n_jobs: int | None
+def relevance_by_plans(
+    adata: Any,
+    key: str,
+    max_partners: int,
+    seed: int,
+    n_jobs: int | None,
+    labels: pd.Series | None = None,
+    *,
+    cell_type_key: str | None = None,
 ) -> pd.DataFrame:
+    """Relevance of each cell, and how far it travels; `labels` stand in for those that were learned, same samples."""
     with Source(adata) as source:
         stored = read_entry(source.uns_entry(key), key, "adata")
         who = samples_of(source.obs, stored.params["sample_key"])
@@ -227,7 +235,8 @@ def _by_plans(
         drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & np.isin(who.names, labelled)[who.codes]
         types = None if cell_type_key is None else find_column(source.obs, cell_type_key, "cell_type_key")
     kinds = None if types is None else pd.factorize(types)[0][drawn][cells.order]  # those without a type are alike
-    codes = np.unique(stored.labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
+    labels = stored.labels if labels is None else labels
+    codes = np.unique(labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
     pairs = partners(codes, max_partners, np.random.default_rng(seed))
     travel = travel_of_cells(cells, codes, pairs, kinds, n_jobs)
     between, within = travel.between, travel.within
