@@ -301,8 +301,8 @@ def type_table(run: Run, type_key: str, found: dict[str, Any]) -> Table:
 def _note_on_types(out_of_bag: bool, sure: bool) -> str:
     bag = (
         "Each two samples are compared by members of the ensemble that have not learned from both, so that labels have "
-        "no hold on noise: a type in which they do not differ has a share around 0 and an interval that contains 0, "
-        "as it would with labels permuted."
+        "no hold on noise: a type in which they do not differ has a share around 0 and, as a rule, an interval that "
+        "contains 0. That takes no permuted labels."
         if out_of_bag
         else "The metric was learned from these samples, so that types without a difference may get a part of it."
     )
