@@ -142,7 +142,7 @@ def command_line(path: Path) -> str:
             "single",
             "-o",
             str(output),
-            "--force",
+            "--replace",
         ]
     )
     return f"exit code {code}"

@@ -48,18 +48,18 @@ LEARN = Command(
     ROWS[0],
     ("learn", "@cells.h5ad", *COLUMNS, "--epochs", "4", "--cells-per-sample", "15", "--checkpoint", "@state",
      "-o", "@learned"),
-    ("--force",), "learned", frozenset({"learned", "state", "state.before"}),
+    ("--replace",), "learned", frozenset({"learned", "state", "state.before"}),
 )  # fmt: skip
 EVALUATE = Command(
     ROWS[1],
     ("evaluate", "@cells.h5ad", *COLUMNS, "--cells", "10", "--methods", "euclidean,pseudobulk",
      "--cv", "k-fold", "--n-splits", "3", "-o", "@evaluated"),
-    ("--resume", "--force"), "evaluated", frozenset({"evaluated"}),
+    ("--resume", "--replace"), "evaluated", frozenset({"evaluated"}),
 )  # fmt: skip
 REPORT = Command(
     ROWS[2],
     ("report", "@run", "-o", "@page.html", "--refits", "2", "--no-evaluate"),
-    ("--force",), "page.html", frozenset({"page.html"}),
+    ("--replace",), "page.html", frozenset({"page.html"}),
 )  # fmt: skip
 COMMANDS = (LEARN, EVALUATE, REPORT)
 

@@ -87,9 +87,9 @@ def test_an_interrupted_run_says_so_and_goes_on_from_its_checkpoint(tmp_path, ca
     assert f"{found['epochs']} epochs (interrupted)" in told.out
     assert sorted(os.listdir(tmp_path)) == ["cells.h5ad", "run", "whole"]
 
-    command += ["--force", "--checkpoint", str(tmp_path / "state")]
+    command += ["--replace", "--checkpoint", str(tmp_path / "state")]
     assert with_signal(command, number, after=4) == code
-    assert "the same command with --force goes on from there" in capsys.readouterr().err
+    assert "the same command with --replace goes on from there" in capsys.readouterr().err
     assert (tmp_path / "state").exists()
     assert cli.main(command) == 0
     assert not json.loads((tmp_path / "run" / "run.json").read_text())["interrupted"]
@@ -119,13 +119,13 @@ def test_a_checkpoint_does_not_replace_the_input_and_may_be_in_the_output(tmp_pa
     assert "cells.h5ad' exists and is no groundmetric checkpoint" in capsys.readouterr().err
     assert (tmp_path / "cells.h5ad").read_bytes() == before
     for _ in range(2):
-        assert cli.main([*command, str(tmp_path / "run" / "state"), "--force"]) == 0
+        assert cli.main([*command, str(tmp_path / "run" / "state"), "--replace"]) == 0
         assert {"state", "run.json"} <= set(os.listdir(tmp_path / "run"))
 
 
-def test_the_input_is_not_replaced_by_force(tmp_path, capsys):
+def test_the_input_is_not_replaced(tmp_path, capsys):
     command = [*learn(tmp_path), "--epochs", "2", "-o", str(tmp_path / "run")]
     assert cli.main(command) == 0
     command[1] = str(tmp_path / "run" / "cells.h5ad")
-    assert cli.main([*command, "--force"]) == 2
+    assert cli.main([*command, "--replace"]) == 2
     assert "which is read: give another folder" in capsys.readouterr().err

@@ -107,9 +107,9 @@ def test_findings_are_a_table_for_people_or_json_for_machines(cells, tmp_path, c
     assert any("chosen beforehand" in note for note in findings["notes"])
 
 
-def test_a_finished_run_is_replaced_by_force_only(cells, finished, capsys):
+def test_a_finished_run_is_replaced_only_if_asked_for(cells, finished, capsys):
     assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(finished)]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--replace" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatch, capsys):
@@ -133,7 +133,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize("arguments", [["--resume"], ["--force"]])
+@pytest.mark.parametrize("arguments", [["--resume"], ["--replace"], ["--force"]])
 def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys, arguments):
     (tmp_path / "run.unfinished").write_text("mine")
     assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run"), *arguments]) == 2

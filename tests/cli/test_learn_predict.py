@@ -87,7 +87,7 @@ def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
     assert findings["params"]["learner"] == "single"
     assert findings["params"]["group_key"] == "patient"
     assert findings["epochs"] <= 10
-    assert cli.main([*command, "--components", "2", "--force"]) == 0
+    assert cli.main([*command, "--components", "2", "--replace"]) == 0
     course = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course"))
     assert "within the margin" in course
     assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
@@ -149,6 +149,16 @@ def test_values_on_another_scale_need_force(files, capsys):
     assert told.out == ""
     assert "on another scale than the values of training: they are whole numbers" in told.err
     assert "(--force)" in told.err
+
+
+def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_path, capsys):
+    command = ["predict", str(files / "run"), str(files / "new.h5ad"), "-o", str(tmp_path / "new")]
+    assert cli.main(command) == 0
+    assert cli.main([*command, "--force"]) == 2
+    assert "exists: give another folder, or --replace" in capsys.readouterr().err
+    assert cli.main([*command, "--replace"]) == 0
+    assert cli.main([*command, "--replace", "--layer", "counts"]) == 2
+    assert "(--force)" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("always")
@@ -213,7 +223,7 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
         ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
         ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
         ({"--label": "cell_type"}, "sample 'S01' has labels"),
-        ({"--label": "patient"}, "label 'P01' of obs['patient'] has a single sample: an ensemble needs two"),
+        ({"--label": "patient"}, "left out: drop the label, or give --learner single"),
         ({"--label": "patient", "--learner": "single"}, "every class has a single distribution"),
         ({"--group": "persons"}, "--group is 'persons', but obs has no such column"),
         ({"--learner": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
@@ -287,7 +297,7 @@ def test_the_order_of_labels_that_are_text_can_be_given(files, tmp_path, capsys)
         ("disease,control", "--order is ['disease', 'control'], but target is 'classes': leave one of them out"),
     ):
         more = ["--target", "classes"] if order == "disease,control" else []
-        assert cli.main([*command, "--force", "--order", order, *more]) == 2
+        assert cli.main([*command, "--replace", "--order", order, *more]) == 2
         assert message in capsys.readouterr().err
 
 
@@ -314,7 +324,7 @@ def test_an_output_that_exists_is_not_overwritten(files, tmp_path, capsys):
     command = ["learn", str(files / "cells.h5ad"), *LEARN, "-o", str(files / "run")]
     before = (files / "run" / "run.json").read_bytes()
     assert cli.main(command) == 2
-    assert "--force to replace it" in capsys.readouterr().err
+    assert "--replace to replace it" in capsys.readouterr().err
     assert (files / "run" / "run.json").read_bytes() == before
 
 

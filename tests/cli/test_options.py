@@ -1,12 +1,15 @@
 """Options: the same in all commands, with examples, and with the nearest one where one is misspelt."""
 
 import argparse
+import os
+import subprocess
+import sys
 
 import pytest
 
 from groundmetric import cli
 from groundmetric.cli.main import COMMANDS, _parser
-from groundmetric.cli.options import label_counts, labels
+from groundmetric.cli.options import label_counts, labels, wrapped
 
 NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
 
@@ -80,3 +83,29 @@ def test_labels_of_an_order_are_different_and_at_least_two():
 def test_many_numbers_are_counted_as_a_range():
     assert label_counts({str(k): 1 for k in range(9)}) == "9 numbers from 0 to 8"
     assert label_counts({"1": 2, "0": 3}) == "3 of 0, 2 of 1"
+
+
+def test_python_does_not_warn_of_semaphores_of_processes_that_were_ended(monkeypatch):
+    """The process that warns reads the environment: it has the filter while a command runs, and not after it."""
+    seen = []
+    monkeypatch.setenv("PYTHONWARNINGS", "error::DeprecationWarning")
+    monkeypatch.setattr("groundmetric.cli.demo.run", lambda options: seen.append(os.environ["PYTHONWARNINGS"]))
+    assert cli.main(["demo"]) == 0
+    assert seen == ["error::DeprecationWarning,ignore:resource_tracker:UserWarning"]
+    assert os.environ["PYTHONWARNINGS"] == "error::DeprecationWarning"
+    environment = {**os.environ, "PYTHONWARNINGS": seen[0]}
+    code = "import warnings; warnings.warn('resource_tracker: There appear to be 6 leaked semaphore objects')"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert done.stderr == b""
+
+
+def test_long_text_is_wrapped_on_a_terminal_only(monkeypatch):
+    text = "What counts most in the distance: PROG20, with --batch site."
+    assert wrapped(text, 2, 2) == f"  {text}"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = wrapped(text, 2, 2).splitlines()
+    assert lines[0] == "  What counts most in the"
+    assert max(map(len, lines)) <= 30
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert " ".join(line.strip() for line in lines) == text

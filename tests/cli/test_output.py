@@ -22,7 +22,7 @@ def findings(text="new", files=()):
 
 
 def write(path, text="new", **options):
-    with new_folder(path, **{"force": False, **options}) as folder:
+    with new_folder(path, **{"replace": False, **options}) as folder:
         (folder / FINDINGS).write_text(findings(text))
 
 
@@ -36,7 +36,7 @@ def text(folder):
 
 def test_a_folder_appears_when_all_is_done(tmp_path):
     path = tmp_path / "deep" / "run"
-    with new_folder(path, force=False) as folder:
+    with new_folder(path, replace=False) as folder:
         (folder / FINDINGS).write_text(findings())
         assert not path.exists()
     assert text(path) == "new"
@@ -49,27 +49,27 @@ def test_a_folder_appears_when_all_is_done(tmp_path):
 def test_nothing_is_left_of_what_failed(tmp_path, error, exists):
     if exists:
         (tmp_path / "run").mkdir()
-    with pytest.raises(error), new_folder(tmp_path / "run", force=False) as folder:  # noqa: PT012
+    with pytest.raises(error), new_folder(tmp_path / "run", replace=False) as folder:  # noqa: PT012
         (folder / "half").write_text("half")
         raise error
     assert names(tmp_path) == ["run"] * exists
     assert not exists or names(tmp_path / "run") == []
 
 
-def test_an_earlier_run_is_replaced_by_force_only_and_kept_if_the_new_one_fails(tmp_path):
+def test_an_earlier_run_is_replaced_only_if_asked_for_and_kept_if_the_new_one_fails(tmp_path):
     write(tmp_path / "run", "old")
-    with pytest.raises(ValueError, match="exists: give another folder, or --force"):
+    with pytest.raises(ValueError, match="exists: give another folder, or --replace"):
         write(tmp_path / "run")
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "run", force=True):
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "run", replace=True):
         1 / 0  # noqa: B018
     assert text(tmp_path / "run") == "old"
-    write(tmp_path / "run", force=True)
+    write(tmp_path / "run", replace=True)
     assert text(tmp_path / "run") == "new"
     assert names(tmp_path / "run") == [FINDINGS]
     assert names(tmp_path) == ["run"]
 
 
-def test_force_replaces_what_the_run_wrote_and_its_report_but_nothing_else(tmp_path):
+def test_replace_replaces_what_the_run_wrote_and_its_report_but_nothing_else(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     for name in ("cells.h5ad", "notes.txt", "mine.html"):
@@ -78,13 +78,13 @@ def test_force_replaces_what_the_run_wrote_and_its_report_but_nothing_else(tmp_p
     Cache(run / "report.cache").put_json("axes", {})
     (tmp_path / "precious").write_text("mine")
     (run / FINDINGS).write_text(findings("old", ["cells.h5ad", "../precious", "absent.csv"]))
-    write(run, force=True)
+    write(run, replace=True)
     assert names(run) == ["mine.html", "notes.txt", FINDINGS]
     assert text(run) == "new"
     assert (tmp_path / "precious").read_text() == "mine"
     (run / "report.html").write_text("<p>my own</p>")
     (run / "report.cache").write_text("mine")
-    write(run, force=True)
+    write(run, replace=True)
     assert names(run) == ["mine.html", "notes.txt", "report.cache", "report.html", FINDINGS]
 
 
@@ -94,12 +94,12 @@ def test_what_is_no_run_is_never_replaced(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / FINDINGS).write_text('{"a": "run.json of another program"}')
     (tmp_path / "file").write_text("mine")
-    for force in (False, True):
+    for replace in (False, True):
         for name in ("thesis", "other"):
             with pytest.raises(ValueError, match="is no earlier run: give another folder"):
-                write(tmp_path / name, force=force)
+                write(tmp_path / name, replace=replace)
         with pytest.raises(ValueError, match="is a file: give a folder"):
-            write(tmp_path / "file", force=force)
+            write(tmp_path / "file", replace=replace)
     assert names(tmp_path) == ["file", "other", "thesis"]
 
 
@@ -109,7 +109,7 @@ def test_what_is_read_is_not_written_to(tmp_path, some):
     (tmp_path / "run" / "cells.h5ad").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "run" / "cells.h5ad")
     with pytest.raises(ValueError, match="which is read: give another folder"):
-        write(tmp_path / "run", force=True, inputs=[tmp_path / some])
+        write(tmp_path / "run", replace=True, inputs=[tmp_path / some])
     with pytest.raises(ValueError, match="which is read: give another folder"):
         write(tmp_path, inputs=[tmp_path / some])
 
@@ -120,7 +120,7 @@ def test_a_folder_that_exists_stays_the_same_folder(tmp_path, monkeypatch):
     before = (tmp_path / "run").stat()
     monkeypatch.chdir(tmp_path / "run")
     write(".")
-    write(".", "newer", force=True)
+    write(".", "newer", replace=True)
     assert text(tmp_path / "run") == "newer"
     assert ((tmp_path / "run").stat().st_ino, (tmp_path / "run").stat().st_mode) == (before.st_ino, before.st_mode)
     assert names(tmp_path / "run") == [FINDINGS]
@@ -139,7 +139,7 @@ def test_a_link_to_a_folder_is_followed(tmp_path):
 def test_somebody_who_writes_there_meanwhile_is_not_overwritten_and_nothing_is_lost(tmp_path):
     with (  # noqa: PT012
         pytest.raises(OSError, match=r"exists.* What was found is in "),
-        new_folder(tmp_path / "run", force=False) as f,
+        new_folder(tmp_path / "run", replace=False) as f,
     ):
         (f / FINDINGS).write_text(findings("slow"))
         write(tmp_path / "run", "quick")
@@ -158,7 +158,7 @@ def test_a_rename_that_fails_loses_nothing(tmp_path, monkeypatch, exists):
         raise OSError(errno.EBUSY, "Device or resource busy")
 
     with pytest.raises(OSError, match=r"could not be put into place: .*busy.* What was found is in"):  # noqa: PT012, SIM117
-        with monkeypatch.context() as patch, new_folder(tmp_path / "run", force=True) as folder:
+        with monkeypatch.context() as patch, new_folder(tmp_path / "run", replace=True) as folder:
             (folder / FINDINGS).write_text(findings())
             patch.setattr(safe_folders.os, "rename", busy)
     (kept,) = tmp_path.glob("run/run.kept-*" if exists else "run.kept-*")
@@ -173,7 +173,7 @@ def test_a_rename_that_fails_half_way_leaves_the_old_run(tmp_path, monkeypatch):
     (run / FINDINGS).write_text(findings("old", ["b.csv"]))
     (run / "mine.csv").write_text("mine")
     with pytest.raises(OSError, match=r"mine\.csv.* exists and was not written by an earlier run"):  # noqa: PT012, SIM117
-        with new_folder(run, force=True) as folder:
+        with new_folder(run, replace=True) as folder:
             for name in ("a.csv", "mine.csv", FINDINGS):
                 (folder / name).write_text(findings())
     assert (text(run), (run / "b.csv").read_text(), (run / "mine.csv").read_text()) == ("old", "old", "mine")
@@ -184,12 +184,12 @@ def test_a_rename_that_fails_half_way_leaves_the_old_run(tmp_path, monkeypatch):
 
 def test_on_a_full_disk_what_was_written_before_is_kept(tmp_path):
     with pytest.raises(OSError, match=r"No space.* What had been written by then is in"):  # noqa: PT012, SIM117
-        with new_folder(tmp_path / "run", force=False) as folder:
+        with new_folder(tmp_path / "run", replace=False) as folder:
             (folder / "metric.gm").write_text("hours of work")
             raise OSError(errno.ENOSPC, "No space left on device")
     (kept,) = tmp_path.glob("run.kept-*")
     assert names(kept) == ["metric.gm"]
-    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "other", force=False):
+    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "other", replace=False):
         raise FileNotFoundError
     assert names(tmp_path) == [kept.name]
 
@@ -217,7 +217,7 @@ def test_threads_with_one_output_lose_nothing(tmp_path):
 KILLED = """
 import os, sys, time
 from groundmetric.cli.options import new_folder
-with new_folder(sys.argv[1], force=False) as folder:
+with new_folder(sys.argv[1], replace=False) as folder:
     (folder / "half").write_text("half")
     print("here", flush=True)
     time.sleep(60)
@@ -253,7 +253,7 @@ from pathlib import Path
 run = Path(sys.argv[1])
 assert os.path.ismount(run)
 write(run)
-write(run, "newer", force=True)
+write(run, "newer", replace=True)
 assert text(run) == "newer" and names(run) == ["run.json"], names(run)
 """
 

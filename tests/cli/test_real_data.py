@@ -48,5 +48,5 @@ def test_learned_on_four_donors_the_others_are_told_apart(tmp_path):
 
     done = groundmetric(*learn, "-o", tmp_path / "run")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--force" in done.stderr
+    assert "--replace" in done.stderr
     assert "Traceback" not in done.stderr

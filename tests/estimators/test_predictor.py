@@ -375,6 +375,20 @@ def test_content_that_does_not_go_together_is_named(classifier, change, message)
         unpack_predictor(*broken(*classifier.pack(), change), "it")
 
 
+def test_a_file_says_which_distributions_members_have_learned_from_unless_it_is_older(classifier):
+    members = [[m for m in classifier.ensemble_.members_ if m.kind == k] for k in classifier.ensemble_.kinds]
+    loaded = unpack_predictor(*classifier.pack(), "it")
+    for d, draw in enumerate(loaded._pool.draws):
+        assert all(np.array_equal(draw.inside, own[d].inside) for own in members)
+    description, arrays = classifier.pack()
+    older = {name: values for name, values in arrays.items() if not name.endswith(".inside")}
+    loaded = unpack_predictor(description, older, "it")
+    assert all(draw.inside is None for draw in loaded._pool.draws)
+    assert np.array_equal(loaded.predict_proba(NEW), classifier.predict_proba(NEW))
+    with pytest.raises(ValueError, match="draw0 does not say which of"):
+        unpack_predictor(*broken(*classifier.pack(), lambda d, a: a.update({"draw0.inside": np.ones(3)})), "it")
+
+
 def test_sparse_points_of_a_file_are_checked(tmp_path):
     thin = D.with_points(sparse.csr_matrix(D.points), FEATURES)
     packed = TransportClassifier(SMALL, random_state=0).fit(thin, y).pack()

@@ -21,13 +21,15 @@ def test_rotation_changes_no_distance_and_makes_axes_uncorrelated(case):
     np.testing.assert_allclose(axes.variance, spread**2 / np.sum(spread**2))
 
 
-def test_costs_of_axes_and_kinds_sum_to_the_mean_distances(case):
-    axes = canonical_axes(case.learner, case.D, case.y, annotation="cell_type")
+def test_costs_of_axes_sum_to_the_mean_distances_and_of_kinds_to_those_within_kinds(case):
+    axes = canonical_axes(case.learner, case.D, case.y)
     distances = gm.pairwise_distances(case.D, metric=case.learner.metric_)
     other = case.y[:, None] != case.y
     np.testing.assert_allclose(axes.between.sum(), distances[other].mean(), rtol=1e-9)
     own = ~other & ~np.eye(len(case.D), dtype=bool)
     np.testing.assert_allclose(axes.within.sum(), distances[own].mean(), rtol=1e-9)
+    by_kind = canonical_axes(case.learner, case.D, case.y, annotation="cell_type")  # within kinds, nothing is nearer
+    assert axes.between.sum() < by_kind.between.sum() < 1.5 * axes.between.sum()
     assert np.all(np.diff(axes.share) <= 0)
     np.testing.assert_allclose(axes.share.sum(), 1.0)
 

@@ -6,7 +6,7 @@ import pytest
 
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetric
-from groundmetric.interpret import annotation_relevance
+from groundmetric.interpret import annotation_relevance, flows
 
 
 def test_shares_sum_to_one_and_the_right_type_is_first_and_sure(case):
@@ -68,6 +68,45 @@ def test_a_planted_type_carries_all_and_the_others_nothing(seed):
         assert np.all(low[~planted] <= 0.0)
         assert np.all(high[~planted] >= 0.0)
         assert np.all(np.abs(found.share[~planted]) < 0.05)
+
+
+def test_of_an_ensemble_pairs_are_compared_by_members_that_have_not_learned_from_both(monkeypatch):
+    D, y, _ = simulated(0)
+    ensemble = gm.GroundMetricEnsemble(4, random_state=0).fit(D, y)
+    asked = []
+    original = flows.for_each_pair
+
+    def spy(D, pairs, metric, *more):
+        (member,) = (m for m in ensemble.members_ if m.metric is metric)
+        asked.append((member, pairs))
+        return original(D, pairs, metric, *more)
+
+    monkeypatch.setattr(flows, "for_each_pair", spy)
+    found = annotation_relevance(ensemble, D, y, "cell_type", n_draws=20, max_partners=3)
+    assert found.out_of_bag
+    monkeypatch.undo()
+    assert not annotation_relevance(ensemble.metric_, D, y, "cell_type", n_draws=2).out_of_bag
+    assert asked
+    for member, pairs in asked:
+        assert not np.any(member.inside[pairs].all(axis=1))
+    counts = np.unique(np.concatenate([pairs for _, pairs in asked]), axis=0, return_counts=True)[1]
+    assert counts.max() == flows.MOST_BAGS
+
+
+def test_labels_that_say_little_give_no_share_to_types_without_effect():
+    """Of a metric learned from the same samples, the types without effect are farther in other classes, too."""
+    inside, outside = [], []
+    for seed in range(3):
+        D, y, cells = simulated(seed + 3, programme_strength=0.7)
+        ensemble = gm.GroundMetricEnsemble(2, random_state=0).fit(D, y)
+        for metric, kept in ((ensemble.metric_, inside), (ensemble, outside)):
+            found = annotation_relevance(metric, D, y, "cell_type", n_draws=100, max_partners=5)
+            planted = np.array([value == cells.uns["truth"]["programme_type"] for value in found.values])
+            kept.append(found.relevance[~planted] @ found.mass[~planted])
+            if kept is outside:
+                low, high = found.interval[:, ~planted]
+                assert np.all((low <= 0.0) & (high >= 0.0))
+    assert np.mean(outside) < 0.5 * np.mean(inside)
 
 
 def test_numbers_of_cells_are_told_apart_from_changes_of_cells():

@@ -197,11 +197,23 @@ def test_axes_share_out_the_distances(learner, expected):
         with pytest.raises(TypeError, match="linear in mapped features"):
             interpret.canonical_axes(learner, D, CLASSES)
         return
-    axes = interpret.canonical_axes(learner, D, CLASSES, annotation=ANNOTATION, max_partners=N)
+    axes = interpret.canonical_axes(learner, D, CLASSES, max_partners=N)
     between, within = mean_costs(expected)
     assert axes.between.sum() == pytest.approx(between, rel=1e-9)
     assert axes.within.sum() == pytest.approx(within, rel=1e-9)
     assert_allclose(gm.pairwise_distances(D, metric=axes.metric), expected, rtol=1e-8, atol=1e-12)
+
+
+def test_axes_of_kinds_share_out_the_costs_within_kinds(learner, expected):
+    if hasattr(learner.metric_, "inner"):
+        pytest.skip("a map of features has no axes")
+    axes = interpret.canonical_axes(learner, D, CLASSES, annotation=ANNOTATION, max_partners=N)
+    ship = shipping(D, learner.metric_, np.unique(ANNOTATION, return_inverse=True)[1])
+    costs = np.array([[ship(d, e).cost.sum() if d != e else 0.0 for e in range(N)] for d in range(N)])
+    assert np.all(costs >= expected * (1 - 1e-9))
+    between, within = mean_costs(costs)
+    assert axes.between.sum() == pytest.approx(between, rel=1e-9)
+    assert axes.within.sum() == pytest.approx(within, rel=1e-9)
 
 
 def test_relevance_shares_out_the_difference(learner, expected):

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 import groundmetric as gm
 from groundmetric import pl
 from groundmetric.interpret.axes import Layout, classical_scaling, order_by_class
-from groundmetric.pl.style import COLOURS
+from groundmetric.pl.style import COLOURS, write_names
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
 
@@ -329,3 +329,36 @@ def test_embedding_takes_places_as_they_are(ax):
     assert_allclose(drawn[np.lexsort(drawn.T)], PLACES[np.lexsort(PLACES.T)])
     with pytest.raises(ValueError, match=r"distances have shape \(12, 3\): expected a square matrix, or positions"):
         pl.embedding(np.zeros((12, 3)), y, ax)
+
+
+def boxes_of(ax, texts):
+    ax.figure.draw_without_rendering()
+    return [text.get_window_extent() for text in texts]
+
+
+def test_names_beside_marks_hide_no_other_name(ax):
+    """Two marks at one place, and three in a row: each name is at another side, or left out."""
+    places = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.02, 1.0], [1.04, 1.0]])
+    ax.plot(*places.T, "o", ms=4)
+    write_names(ax, [f"sample {k}" for k in range(5)], places)
+    assert len(ax.texts) >= 4
+    boxes = boxes_of(ax, ax.texts)
+    for k, box in enumerate(boxes):
+        assert not any(box.padded(-1.0).overlaps(other.padded(-1.0)) for other in boxes[k + 1 :])
+
+
+def test_a_name_that_finds_no_room_is_left_out(ax):
+    places = np.zeros((40, 2))
+    ax.plot(*places.T, "o")
+    write_names(ax, ["a long name"] * 40, places)
+    assert 1 <= len(ax.texts) <= 9
+
+
+def test_names_of_a_flow_do_not_reach_the_colour_bar():
+    kinds = np.array(["FCGR3A+ Monocytes", "CD14+ Monocytes", "plasmacytoid dendritic"])[np.arange(len(D.points)) % 3]
+    drawn = pl.flow(gm.interpret.flow(D, D.names[0], D.names[1], FLAT, kinds))
+    bar = next(other for other in drawn.figure.axes if other is not drawn)
+    right = max(box.x1 for box in boxes_of(drawn, drawn.texts))
+    left = min(box.x0 for box in boxes_of(drawn, drawn.texts))
+    assert right < bar.get_window_extent().x0
+    assert left > -1.0

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
+from groundmetric.report import summary
 from groundmetric.report.genes import by_members, direction_of, gene_table, types_of
-from groundmetric.report.plans import MOST_AXES, draw_cells, relevance
+from groundmetric.report.plans import MOST_AXES, _bags, draw_cells, relevance, type_relevance, type_table
 from groundmetric.report.run import Steps
 from groundmetric.report.scores import Cohort
 
@@ -67,8 +68,40 @@ def test_without_axes_the_table_says_what_is_known_at_once(run):
 
 def test_relevance_is_of_the_drawn_cells_and_sums_to_the_difference(run):
     drawn = draw_cells(run)
-    found = relevance(run, drawn, Steps())
+    found = relevance(run, drawn, "cell_type", Steps())
     assert np.array_equal(np.flatnonzero(np.isfinite(found)), np.sort(drawn.places))
     active = run.cells.obs["programme"].to_numpy(dtype=bool)
     assert np.nanmean(found[active]) > np.nanmean(found[~active])
     np.testing.assert_array_equal(drawn.D.points, np.asarray(run.cells.obsm["X_groundmetric"])[drawn.places])
+
+
+def test_cell_types_are_compared_by_members_and_by_the_cells_that_these_have_drawn(run):
+    """The values of the drawn cells are known from the file: so it is seen that types are those of the same cells."""
+    types, bags = _bags(run, draw_cells(run), "cell_type")
+    assert len(bags) == sum(len(draw.members) for draw in run.pool.draws) > 1
+    for k, draw in enumerate(run.pool.draws):
+        bag = bags[k * len(draw.members)]
+        gene = run.stored.features[int(draw.columns[0])]
+        points = bag.D.points[:, [0]]
+        points = np.ravel(points.toarray() if hasattr(points, "toarray") else points)
+        for d, name in enumerate(bag.D.names):
+            cells = run.cells[run.cells.obs["sample"] == name]
+            known = list(zip(cells.obs["cell_type"].astype(str), np.round(cells.obs_vector(gene), 5), strict=True))
+            part = slice(bag.D.bounds[d], bag.D.bounds[d + 1])
+            drawn = zip(np.array(types)[bag.kinds[part]], np.round(points[part].astype(np.float32), 5), strict=True)
+            assert all((kind, value) in known for kind, value in drawn)
+    found = type_relevance(run, draw_cells(run), "cell_type", Steps())
+    assert found["out_of_bag"]
+    assert "out of bag" in type_table(run, "cell_type", found).caption
+
+
+def test_where_labels_are_not_surely_farther_no_type_gets_a_share(run):
+    types = list(run.cells.obs["cell_type"].cat.categories)
+    found = {
+        "values": types, "share": [1.0] * 5, "low": [-9.0] * 5, "high": [9.0] * 5, "relevance": [0.1] * 5,
+        "out_of_bag": True, "sure": False,
+    }  # fmt: skip
+    table = type_table(run, "cell_type", found)
+    assert {value for row in table.rows for value in row[1:4]} == {None}
+    assert "not sure" in table.note
+    assert "no cell type can be said to carry" in summary.describe_types(table)

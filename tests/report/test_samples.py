@@ -90,3 +90,18 @@ def test_of_numbers_the_predicted_number_is_shown_and_there_is_no_confusion():
     said = describe_neighbours(dataclasses.replace(samples, distances=np.nan_to_num(far)), "age", numbers)
     # 0 and 1 have each other, 10 has 5, and those of 5 have each other.
     assert said.startswith("The age of a sample and of its nearest differ by 1 on average; by chance they would by ")
+
+
+def test_ordered_labels_that_are_text_are_shown_from_low_to_high():
+    order = ("severe", "mild", "none")
+    cells = gm.datasets.make_cohort(4, 20, 60, conditions=order, n_markers=5, random_state=0)
+    gm.tl.learn(cells, "sample", "condition", target="ordered", order=["none", "mild", "severe"], n_members=2)
+    run = gm.report.Run(cells, gm.tl.samples(cells), None, {})
+    found, _ = sample_map(run, None)
+    assert found.columns[0].values == ["none", "mild", "severe"]
+    first = run.samples.obs["condition"].iloc[0]
+    assert found.columns[0].values[found.columns[0].codes[0]] == first
+    content = gm.report.collect(run, evaluation=False)
+    assert "(4 none, 4 mild and 4 severe)" in content.summary["Which samples are alike?"]
+    assert "Which features?" in content.summary
+    assert content.genes.caption == "All 60 features"

@@ -1,5 +1,6 @@
 """Scores of a report: one of what was learned, a test against chance by default, and a budget that is kept."""
 
+import dataclasses
 import re
 import sys
 
@@ -63,8 +64,13 @@ def test_permutations_fit_the_budget_and_what_was_left_out_is_said(run, monkeypa
     assert found["notes"][0].startswith(f"Test against chance: {asked[1]} of 99 permutations fit into the budget")
     found = scores._test_against_chance(scores.Cohort(run, None), 99, Steps(budget=30.0))
     assert found["test"] is None  # with 15 permutations no p is below 0.05
-    assert "none fit into the budget" in found["notes"][0]
+    assert "of 99 permutations fit into the budget, at 2 s each, too few for a p below 0.05" in found["notes"][0]
+    assert found["notes"][0].endswith("all need --budget 4m.")
     assert asked[2:] == [scores.TRIAL]
+    slow = dataclasses.replace(run, findings={"seconds": 100.0})  # where learning took long, not even the trial fits
+    found = scores._test_against_chance(scores.Cohort(slow, None), 99, Steps(budget=30.0))
+    assert found["notes"] == ["Test against chance: no time is left for it; give e.g. --budget 3m."]
+    assert len(asked) == 3
 
 
 def test_ordered_labels_are_scored_by_variance_and_tested():

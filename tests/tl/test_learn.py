@@ -150,7 +150,9 @@ def test_learners_that_cannot_be(asked, given, message):
 
 def test_a_label_of_one_sample_needs_a_single_learner(cohort):
     cohort.obs["condition"] = np.where(cohort.obs["sample"] == "S01", "rare", cohort.obs["condition"])
-    with pytest.raises(ValueError, match=r"label 'rare' of obs\['condition'\] has a single sample.*learner='single'"):
+    with pytest.raises(
+        ValueError, match=r"label_key is 'condition', whose label 'rare' has a single sample.*give learner='single'"
+    ):
         learn(cohort)
 
 

@@ -35,6 +35,24 @@ def test_cells_of_the_type_that_the_disease_is_in_are_the_relevant_ones(judged):
     assert roc_auc_score(drawn["programme"], drawn["groundmetric_relevance"]) > 0.9
 
 
+def test_cells_of_other_types_are_relevant_only_where_they_must_be_partners(judged):
+    """With types, a cell of a type without effect travels as far in the own class; without, changed cells push it."""
+    adata = judged.copy()
+    gm.tl.cell_relevance(adata, cell_type_key="cell_type")
+    other = ~adata.obs["cell_type"].isin(adata.obs.loc[adata.obs["programme"], "cell_type"])
+    within, free = (np.abs(table.obs.loc[other, "groundmetric_relevance"].mean()) for table in (adata, judged))
+    assert within < 0.5 * free
+    with pytest.raises(ValueError, match="cell_type_key is 'kind', but obs has no such column"):
+        gm.tl.cell_relevance(adata, cell_type_key="kind")
+
+
+def test_one_type_is_as_none(judged):
+    adata = judged.copy()
+    adata.obs["kind"] = "cell"
+    gm.tl.cell_relevance(adata, cell_type_key="kind")
+    np.testing.assert_array_equal(adata.obs["groundmetric_relevance"], judged.obs["groundmetric_relevance"])
+
+
 def test_the_order_of_cells_makes_no_difference(judged):
     mixed = judged[np.random.default_rng(0).permutation(judged.n_obs)].copy()
     gm.tl.cell_relevance(mixed)

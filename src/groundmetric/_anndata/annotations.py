@@ -160,10 +160,11 @@ def check_parts_of(labels: pd.Series, groups: pd.Series | None, label_key: str, 
     counts = owners.groupby(labels.to_numpy()).nunique()
     if counts.min() < 2:
         what = "sample" if groups is None else "group"
-        raise ValueError(
-            f"label {str(counts.idxmin())!r} of obs[{label_key!r}] has a single {what}: an ensemble needs two, one to "
-            "learn from and one that is left out; drop the label, or give learner='single'"
+        problem = (
+            f", whose label {str(counts.idxmin())!r} has a single {what}, and an ensemble needs two, one to learn from "
+            "and one that is left out: drop the label"
         )
+        raise ParameterError("label_key", label_key, problem, {"learner": "single"})
 
 
 def check_labels_of(labels: pd.Series, names: np.ndarray, label_key: str, target: Any) -> None:

@@ -281,7 +281,7 @@ def check_free(
     if earlier(folder) is None:
         raise ValueError(f"output {name} exists and is no earlier run: give another folder")
     if not replace:
-        raise ValueError(f"output {name} exists: give another folder, or --force to replace it")
+        raise ValueError(f"output {name} exists: give another folder, or --replace to replace it")
 
 
 def _content(folder: Path) -> list[str]:

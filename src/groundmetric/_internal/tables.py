@@ -136,3 +136,13 @@ def visible(text: Any) -> str:
         return text
     hidden = {sign for sign in text if sign not in "\n\t" and unicodedata.category(sign) in _INVISIBLE}
     return "".join(repr(sign)[1:-1] if sign in hidden else sign for sign in text)
+
+
+def counted(counts: Mapping[str, int]) -> list[str]:
+    """How many there are of each label; "of" stands between two numbers.
+
+    >>> counted({"ill": 3, "well": 2}), counted({"<30": 3, "30-60": 2})
+    (['3 ill', '2 well'], ['3 of <30', '2 of 30-60'])
+    """
+    between = " " if all(name[:1].isalpha() for name in counts) else " of "
+    return [f"{count}{between}{name}" for name, count in counts.items()]

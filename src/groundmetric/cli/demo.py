@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import add_command, add_jobs, add_output, add_seed, log, print_findings
+from .options import add_command, add_jobs, add_output, add_seed, log, print_findings, wrapped
 
 # Modules that are heavy are imported by the functions that need them: `--help` does not.
 if TYPE_CHECKING:
     import numpy as np
 
     from ..distributions import Distributions
-    from ..report.content import Content, Part
+    from ..report.content import Content, Part, Table
 
 Log = Callable[[str], None]
 Loader = Callable[[int], "tuple[Distributions, np.ndarray]"]
@@ -164,10 +164,11 @@ def summary(findings: Mapping[str, Any]) -> str:
     lines = []
     if "cohort" in findings:
         lines.append("Simulated cohort")
-        lines += [f"  {question} {answer}" for question, answer in findings["cohort"]["summary"].items()]
+        lines += [wrapped(f"{question} {answer}", 2, 2) for question, answer in findings["cohort"]["summary"].items()]
         lines.append("Simulated cohort: put in → found")
         lines += [
-            f"  {row['what']:<32}{row['put_in']} → {row['found']}" for row in findings["cohort"]["put_in_and_found"]
+            wrapped(f"{row['what']:<32}{row['put_in']} → {row['found']}", 2, 32)
+            for row in findings["cohort"]["put_in_and_found"]
         ]
     for found in findings["datasets"]:
         lines.append(f"{found['name']}: {size(found)}")
@@ -238,14 +239,8 @@ def compare_with_truth(truth: Mapping[str, Any], content: Content, features: lis
         ["First gene that was not put in", "–", _first_wrong(content, genes)],
     ]
     if content.types is not None:
-        order = [str(row[0]) for row in content.types.rows]
         acting = str(truth["programme_type"])
-        share = content.types.rows[order.index(acting)][1]
-        rows.append(
-            ["Cell type in which they differ", acting,
-             f"most of the difference lies in {order[0]} ({content.types.rows[0][1]:.0%})"
-             + ("" if order[0] == acting else f"; {acting} {share:.0%}")]
-        )  # fmt: skip
+        rows.append(["Cell type in which they differ", acting, _found_in(content.types, acting)])
     rows.append(
         ["Conditions", ", ".join(f"{name}: fold {math.exp(strength):.1f}" for name, strength in
                                  zip(truth["conditions"], truth["condition_strengths"], strict=True)),
@@ -263,6 +258,17 @@ def compare_with_truth(truth: Mapping[str, Any], content: Content, features: lis
 def _range(genes: set[str]) -> str:
     names = sorted(genes)
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+
+
+def _found_in(types: Table, acting: str) -> str:
+    """The cell type with most of the difference, and the share of the one that it was put into."""
+    first, share = types.rows[0][:2]
+    if share is None:
+        return "no cell type can be said to carry the difference"
+    own = next(row[1] for row in types.rows if row[0] == acting)
+    return f"most of the difference lies in {first} ({share:.0%})" + (
+        "" if first == acting else f"; {acting} {own:.0%}"
+    )
 
 
 def _first_wrong(content: Content, genes: set[str]) -> str:

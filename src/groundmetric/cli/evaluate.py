@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from .options import (
     add_cells,
     add_command,
-    add_force,
     add_jobs,
     add_permutations,
+    add_replace,
     add_seed,
     add_values,
     aligned,
@@ -84,7 +84,7 @@ def add(commands: Any) -> None:
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
     add_seed(command, "of the draw, the splits and the methods")
     add_jobs(command)
-    add_force(command)
+    add_replace(command)
     command.set_defaults(option_of=OPTION_OF)
 
 
@@ -92,14 +92,16 @@ def run(options: argparse.Namespace) -> None:
     from .._internal.cache import cache_files, remove_cache  # heavy, and not needed for --help
 
     fits = _unfinished(options.output)
-    check_free(options.output, force=options.force, beside=cache_files(fits))
+    check_free(options.output, replace=options.replace, beside=cache_files(fits))
     if fits.exists() and not options.resume:
-        if not options.force:
+        if not options.replace:
             raise ValueError(
-                f"{str(fits)!r} holds an unfinished run: give --resume to go on with it, or --force to start anew"
+                f"{str(fits)!r} holds an unfinished run: give --resume to go on with it, or --replace to start anew"
             )
         remove_cache(fits)
-    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=cache_files(fits)) as folder:
+    with new_folder(
+        options.output, replace=options.replace, inputs=[options.cells], beside=cache_files(fits)
+    ) as folder:
         findings = _evaluate(options, folder, fits)
         write_findings(folder, findings)
     remove_cache(fits)

@@ -13,8 +13,8 @@ from .options import (
     add_cell_type,
     add_cells,
     add_command,
-    add_force,
     add_jobs,
+    add_replace,
     add_seed,
     add_values,
     count,
@@ -76,19 +76,19 @@ def add(commands: Any) -> None:
                          "learning after the present step, a second one at once")  # fmt: skip
     add_seed(command, "of the draw and the learner")
     add_jobs(command)
-    add_force(command)
+    add_replace(command)
     command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:
     beside = _check_checkpoint(options.checkpoint, options.output)
-    with new_folder(options.output, force=options.force, inputs=[options.cells], beside=beside) as folder:
+    with new_folder(options.output, replace=options.replace, inputs=[options.cells], beside=beside) as folder:
         findings = _learn(options, folder)
         write_findings(folder, findings)
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
     if findings["interrupted"]:
-        more = "" if options.checkpoint is None else "; the same command with --force goes on from there"
+        more = "" if options.checkpoint is None else "; the same command with --replace goes on from there"
         raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{more}")
 
 
@@ -140,12 +140,18 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "n_features": len(entry["metric"]["features"]),
         "features": entry["features"],
         "n_samples": samples.n_obs,
-        "labels": dict(Counter(map(str, entry["labels"]["labels"].tolist()))),
+        "labels": _label_counts(entry),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),
         "files": files,
     }  # fmt: skip
+
+
+def _label_counts(entry: dict[str, Any]) -> dict[str, int]:
+    """Number of samples by label, from low to high where labels have an order."""
+    counts = Counter(map(str, entry["labels"]["labels"].tolist()))
+    return {name: counts[name] for name in [*map(str, entry["params"].get("order", ())), *counts] if name in counts}
 
 
 def _course(entry: dict[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; `arguments` default to those of the process."""
     options = _parser().parse_args(arguments)
-    with warnings.catch_warnings(), _signals_as_interrupts() as signals:
+    with warnings.catch_warnings(), _quiet_processes(), _signals_as_interrupts() as signals:
         warnings.showwarning = _show_warning
         try:
             options.run(options)
@@ -101,6 +101,20 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _quiet_processes() -> Iterator[None]:
+    """Python does not warn of the semaphores of joblib's processes: where these are ended, others clean up."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join([*([before] if before else []), "ignore:resource_tracker:UserWarning"])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def _end_workers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from .._internal import files as safe_folders
 from .._internal.files import write_whole
-from .._internal.tables import write_csv
+from .._internal.tables import counted, write_csv
 
 
 def add_command(
@@ -81,8 +82,13 @@ def add_seed(command: argparse.ArgumentParser, of: str) -> None:
     command.add_argument("--seed", metavar="N", type=seed, default=0, help=f"{of} (%(default)s)")
 
 
-def add_force(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--force", action="store_true", help="replace the folder of an earlier run")
+def add_replace(
+    command: argparse.ArgumentParser, what: str = "the folder of an earlier run", *, former: bool = True
+) -> None:
+    """`--replace`; with `former`, also as `--force`, as it was called before that meant another thing in `predict`."""
+    command.add_argument("--replace", action="store_true", help=f"replace {what}")
+    if former:
+        command.add_argument("--force", dest="replace", action="store_true", help=argparse.SUPPRESS)
 
 
 def add_jobs(command: argparse.ArgumentParser) -> None:
@@ -157,6 +163,7 @@ def share(text: str) -> float:
     return value
 
 
+_WIDEST = 110  # letters of a line
 _MOST_NUMBERS = 8  # labels that are numbers, up to which each is named
 # The file by which the folder of a run is known.
 FINDINGS = "run.json"
@@ -168,20 +175,20 @@ def log(line: str) -> None:
 
 
 def new_folder(
-    output: str | os.PathLike, *, force: bool, inputs: Iterable[str | os.PathLike] = (), beside: Sequence[str] = ()
+    output: str | os.PathLike, *, replace: bool, inputs: Iterable[str | os.PathLike] = (), beside: Sequence[str] = ()
 ) -> AbstractContextManager[Path]:
     """A folder for a run, which gets its name when all is done; see `safe_folders.new_folder`.
 
-    With `force`, the files of an earlier run give way, and its report. Whatever else is there stays.
+    With `replace`, the files of an earlier run give way, and its report. Whatever else is there stays.
     """
     return safe_folders.new_folder(
-        output, earlier=earlier_run, last=FINDINGS, replace=force, inputs=inputs, beside=beside
+        output, earlier=earlier_run, last=FINDINGS, replace=replace, inputs=inputs, beside=beside
     )
 
 
-def check_free(output: str | os.PathLike, *, force: bool, beside: Sequence[str] = ()) -> None:
+def check_free(output: str | os.PathLike, *, replace: bool, beside: Sequence[str] = ()) -> None:
     """Raise if `new_folder` would."""
-    safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, force, beside)
+    safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, replace, beside)
 
 
 def earlier_run(folder: Path) -> list[str] | None:
@@ -228,18 +235,27 @@ def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> 
     print(json.dumps(findings) if as_json else text)
 
 
+def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
+    """Text in lines of the terminal, all but the first moved in by `hang` more; one line where there is no terminal."""
+    first, others = " " * indent, " " * (indent + hang)
+    if not sys.stdout.isatty():
+        return first + text
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+
+
 def label_counts(counts: Mapping[str, int]) -> str:
     """How many samples each label has; numbers are rounded, and of many their range is given.
 
-    >>> label_counts({"ill": 3, "well": 2}), label_counts({"0.123456789": 1, "2.0": 2})
-    ('3 ill, 2 well', '1 of 0.1235, 2 of 2')
+    >>> label_counts({"ill": 3, "well": 2}), label_counts({"<30": 2, "30-60": 3}), label_counts({"0.123456789": 1})
+    ('3 ill, 2 well', '2 of <30, 3 of 30-60', '1 of 0.1235')
     >>> label_counts({str(k / 7): 1 for k in range(20)})
     '20 numbers from 0 to 2.714'
     """
     try:
         numbers = {float(label): count for label, count in counts.items()}
     except ValueError:
-        return ", ".join(f"{count} {label}" for label, count in counts.items())
+        return ", ".join(counted(counts))
     if len(numbers) > _MOST_NUMBERS:
         return f"{len(numbers)} numbers from {min(numbers):.4g} to {max(numbers):.4g}"
     return ", ".join(f"{numbers[value]} of {value:.4g}" for value in sorted(numbers))

@@ -11,6 +11,7 @@ from .options import (
     add_draw,
     add_jobs,
     add_output,
+    add_replace,
     add_seed,
     aligned,
     count,
@@ -43,9 +44,9 @@ def add(commands: Any) -> None:
     add_draw(command)
     add_seed(command, "of the draw")
     add_jobs(command)
+    add_replace(command, former=False)
     command.add_argument("--force", action="store_true",
-                         help="replace the folder of an earlier run; and go on, with a warning, where values are on "
-                         "another scale than those of training")  # fmt: skip
+                         help="go on, with a warning, where values are on another scale than in training")  # fmt: skip
     command.set_defaults(option_of=OPTION_OF)
 
 
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
         findings = _predict(options, None)
     else:
         inputs = [options.trained, options.cells]
-        with new_folder(options.output, force=options.force, inputs=inputs) as folder:
+        with new_folder(options.output, replace=options.replace, inputs=inputs) as folder:
             findings = _predict(options, folder)
             write_findings(folder, findings)
     print_findings(findings, summary(findings), as_json=options.json)

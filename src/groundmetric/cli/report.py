@@ -12,10 +12,12 @@ from .options import (
     add_jobs,
     add_output,
     add_permutations,
+    add_replace,
     log,
     positive,
     print_findings,
     whole,
+    wrapped,
 )
 
 OPTION_OF = {"cell_type_key": "--cell-type", "group_key": "--group"}
@@ -67,7 +69,7 @@ def add(commands: Any) -> None:
     command.add_argument("--evaluate", action=argparse.BooleanOptionalAction, default=True,
                          help="score held-out samples, against quick baselines and chance")  # fmt: skip
     command.add_argument("--figures", metavar="DIR", help="folder for every figure as PNG and SVG")
-    command.add_argument("--force", action="store_true", help="replace the page of an earlier report")
+    add_replace(command, "the page of an earlier report")
     add_jobs(command)
     command.set_defaults(option_of=OPTION_OF)
 
@@ -79,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--cells {options.cells!r} does not exist")
     trained = report.Run.open(options.trained, options.cells)
     page = Path(options.output) if options.output is not None else Path(options.trained) / report.REPORT
-    _check_free(page, options.force)
+    _check_free(page, options.replace)
     if options.gene_sets is not None and not Path(options.gene_sets).is_file():
         raise ValueError(f"--gene-sets {options.gene_sets!r} is no file")
     findings = report.write(
@@ -92,18 +94,18 @@ def run(options: argparse.Namespace) -> None:
     log(f"wrote {page} ({findings['bytes'] / 1e6:.1f} MB)")
 
 
-def _check_free(page: Path, force: bool) -> None:
+def _check_free(page: Path, replace: bool) -> None:
     from ..report.write import check_output, is_first_page
 
     check_output(page)
-    if page.exists() and not force and not is_first_page(page):
-        raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --force to replace it")
+    if page.exists() and not replace and not is_first_page(page):
+        raise ValueError(f"output {str(page)!r} exists: give another file with -o, or --replace to replace it")
 
 
 def summary(findings: dict[str, Any]) -> str:
     """What the page says first, what to be careful with, and what it lacks."""
-    parts = [f"{question}\n{answer}" for question, answer in findings["summary"].items()]
+    parts = [f"{question}\n{wrapped(answer)}" for question, answer in findings["summary"].items()]
     for title, lines in (("Read with care:", findings["warnings"]), ("Left out:", findings["left_out"])):
         if lines:
-            parts.append("\n".join([title, *(f"- {line}" for line in lines)]))
+            parts.append("\n".join([title, *(wrapped(f"- {line}", hang=2) for line in lines)]))
     return "\n\n".join(parts)

@@ -40,26 +40,27 @@ class Draw:
         The training distributions.
     members : list of (str, array of shape (n_components, n_used))
         Kind and components of the members.
+    inside : array of bool of shape (n_distributions,) or None
+        Distributions that they were learned from; None where an older version wrote the file.
     """
 
     seed: int
     columns: np.ndarray
     points: Distributions
     members: list[tuple[str, np.ndarray]]
+    inside: np.ndarray | None
 
     @classmethod
     def of(cls, ensemble: GroundMetricEnsemble, draw: int, kinds: set[str]) -> Draw:
-        members = [
-            (kind, [m for m in ensemble.members_ if m.kind == kind][draw].metric.components)
-            for kind in ensemble.kinds
-            if kind in kinds
-        ]
+        own = [[m for m in ensemble.members_ if m.kind == kind][draw] for kind in ensemble.kinds if kind in kinds]
+        members = [(member.kind, member.metric.components) for member in own]
         columns = np.flatnonzero(np.any([np.any(components, axis=0) for _, components in members], axis=0))
         geometry = ensemble._geometry
         D = geometry.draws[draw]
         kept = D.points[:, columns]
         points = D.with_points(sparse.csr_matrix(kept) if sparse.issparse(geometry.D.points) else kept)
-        return cls(int(geometry.seeds[draw]), columns, points, [(kind, c[:, columns]) for kind, c in members])
+        seed, members = int(geometry.seeds[draw]), [(kind, components[:, columns]) for kind, components in members]
+        return cls(seed, columns, points, members, own[0].inside)
 
     def distances(self, few: Distributions) -> list[tuple[str, np.ndarray]]:
         """From new distributions, of which points are drawn, to the training ones, by each member."""
@@ -193,7 +194,7 @@ class Pool:
 
     def euclidean_distances(self, D: Distributions) -> np.ndarray:
         """Distances to the training distributions that no label has a part in."""
-        few = self._few(D, self.seed)
+        few = self.few(D, self.seed)
         z = few.with_points(self.euclidean.project(few))
         return pairwise_distances(z, self.known, metric=GroundMetric.euclidean(self.known.shape[1]))
 
@@ -201,11 +202,12 @@ class Pool:
         """Distances by each kind of members, averaged over these, each by its own draw."""
         found: dict[str, Any] = {}
         for draw in self.draws:
-            for kind, distances in draw.distances(self._few(D, draw.seed)):
+            for kind, distances in draw.distances(self.few(D, draw.seed)):
                 found[kind] = found.get(kind, 0.0) + distances
         return {kind: total / len(self.draws) for kind, total in found.items()}
 
-    def _few(self, D: Distributions, seed: int) -> Distributions:
+    def few(self, D: Distributions, seed: int) -> Distributions:
+        """Points of distributions as the members of a draw have drawn those of training."""
         few = D.sizes.max() <= self.max_points
         return D if few else D.subsample(self.max_points, random_state=seed)
 
@@ -224,6 +226,7 @@ class Pool:
         for d, draw in enumerate(self.draws):
             arrays |= {f"draw{d}.columns": draw.columns, **_pack_distributions(draw.points, f"draw{d}")}
             arrays |= {f"draw{d}.member{m}": components for m, (_, components) in enumerate(draw.members)}
+            arrays |= {} if draw.inside is None else {f"draw{d}.inside": draw.inside}
         description = {
             "kinds": self.kinds, "n_classes": self.n_classes, "mean": self.mean, "spread": self.spread,
             "max_points": self.max_points, "seed": self.seed,
@@ -293,7 +296,10 @@ def _unpack_draw(has: _Reader, name: str, description: dict[str, Any], n: int, n
         (str(kind), has.numbers(f"{name}.member{m}", None, columns.size))
         for m, kind in enumerate(description["members"])
     ]
-    return Draw(int(description["seed"]), columns, has.distributions(name, n, columns.size), members)
+    inside = has.arrays.get(f"{name}.inside")
+    if inside is not None and (inside.shape != (n,) or inside.dtype != bool):
+        raise Damaged(f"{name} does not say which of {n} distributions it was learned from")
+    return Draw(int(description["seed"]), columns, has.distributions(name, n, columns.size), members, inside)
 
 
 def _pack_distributions(D: Distributions, name: str) -> dict[str, np.ndarray]:

@@ -47,7 +47,8 @@ class Axes:
         Kinds of points.
     between, within : array of shape (n_values, n_axes)
         Mean cost of transport to distributions of other classes, and of the own, by the kind of the points that move
-        and the axis along which they do; each sums to a mean distance.
+        and the axis along which they do; each sums to a mean distance, of several kinds to that of plans in which
+        points stay with their kind as far as masses allow.
 
     Examples
     --------
@@ -164,7 +165,8 @@ def canonical_axes(
     y : array-like of shape (n_distributions,)
         Labels.
     annotation : str, array of shape (n_points,) or None, default=None
-        Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
+        Kind of each point: name of an annotation of D, or an array in the order of `D.points`. Points are then compared
+        with points of their kind, as in `annotation_relevance`.
     max_partners : int, default=10
         Each distribution is compared with at most so many of every class, drawn at random.
     random_state : int, RandomState or None, default=0
@@ -195,7 +197,7 @@ def canonical_axes(
     sign = np.where(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(axis=1)] < 0, -1.0, 1.0)
     turned = _with_components(metric, rotated.components * sign[:, None])
     costs = pair_costs(
-        D, codes, turned, kinds.codes, len(kinds.values), by_axis=True, max_partners=max_partners,
+        D, codes, turned, kinds.codes, len(kinds.values), max_partners=max_partners,
         random=check_random_state(random_state), n_jobs=n_jobs,
     )  # fmt: skip
     between, within = costs.means()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 Digest = TypeVar("Digest")
+MOST_BAGS = 4  # metrics that a pair is compared under: more add time, and hardly any precision
 
 
 @dataclass(frozen=True)
@@ -260,35 +262,56 @@ def pair_costs(
     kinds: np.ndarray,
     n_values: int,
     *,
-    by_axis: bool,
     max_partners: int,
     random: np.random.RandomState,
     n_jobs: int | None,
 ) -> PairCosts:
-    """Compare every distribution with at most `max_partners` of every class.
+    """Compare every distribution with at most `max_partners` of every class, by kind of points and by axis.
 
-    Mass m over the step s costs m|s| = Σ m s_a² / |s| (for Manhattan costs Σ m |s_a|, for squared ones Σ m s_a²): so a
-    cost is shared out among the axes a, without a rest.
+    Where there are several kinds, points are compared with those of their own as far as masses allow. Mass m over the
+    step s costs m|s| = Σ m s_a² / |s| (for Manhattan costs Σ m |s_a|, for squared ones Σ m s_a²): so a cost is shared
+    out among the axes a, without a rest.
     """
-    z = metric.project(D) if by_axis else None
+    z = metric.project(D)
 
     def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
-        if z is None:
-            parts = plan.cost[:, None]
-        else:
-            step = z[plan.rows] - z[plan.cols]
-            parts = step * metric.cost.slopes(step) * plan.mass[:, None]
+        step = z[plan.rows] - z[plan.cols]
+        parts = step * metric.cost.slopes(step) * plan.mass[:, None]
         return _by_kind(kinds[plan.rows], parts, n_values), _by_kind(kinds[plan.cols], parts, n_values)
 
     pairs = partners(codes, max_partners, random)
-    return PairCosts(pairs, _both_ways(D, pairs, metric, digest, n_jobs), codes)
+    # One plan serves both directions of a pair, and `digest` gives the parts of both.
+    unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds if n_values > 1 else None)
+    found = [sides[k][int(d > e)] for k, (d, e) in zip(place.ravel(), pairs.tolist(), strict=True)]
+    return PairCosts(pairs, np.array(found), codes)
+
+
+@dataclass(frozen=True)
+class Bag:
+    """Distributions under one metric, and which of them that was learned from.
+
+    Attributes
+    ----------
+    D : Distributions
+        All distributions, with all or some of their points.
+    kinds : array of shape (n_points,)
+        Kind of each point as a number.
+    metric : GroundMetric
+        The metric.
+    inside : array of bool of shape (n_distributions,)
+        Distributions that it was learned from.
+    """
+
+    D: Distributions
+    kinds: np.ndarray
+    metric: GroundMetric
+    inside: np.ndarray
 
 
 def costs_within_kinds(
-    D: Distributions,
+    bags: Sequence[Bag],
     codes: np.ndarray,
-    metric: GroundMetric,
-    kinds: np.ndarray,
     n_values: int,
     *,
     max_partners: int,
@@ -297,31 +320,30 @@ def costs_within_kinds(
 ) -> PairCosts:
     """Compare every distribution with others, points with those of their own kind as far as masses allow.
 
-    Instead of axes, the last dimension has cost and mass; a further kind at the end has what must change its kind.
+    Costs of a pair are averaged over bags, at most `MOST_BAGS`, whose metric was not learned from both; pairs that have
+    none are left out. Instead of axes, the last dimension has cost and mass; a further kind at the end has what must
+    change its kind.
     """
-
-    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
-        kept = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
-        found = _by_kind(kept, np.column_stack([plan.cost, plan.mass]), n_values + 1)
-        return found, found
-
     pairs = partners(codes, max_partners, random)
-    return PairCosts(pairs, _both_ways(D, pairs, metric, digest, n_jobs, kinds), codes)
+    unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    outside = np.array([~bag.inside[unordered].all(axis=1) for bag in bags])  # (n_bags, n_unordered)
+    if len(bags) > MOST_BAGS:
+        order = np.where(outside, random.random_sample(outside.shape), 2.0).argsort(axis=0).argsort(axis=0)
+        outside &= order < MOST_BAGS
+    total = np.zeros((len(unordered), n_values + 1, 2))
+    for bag, chosen in zip(bags, outside, strict=True):
+        digest = partial(_kept, bag.kinds, n_values)
+        total[chosen] += for_each_pair(bag.D, unordered[chosen], bag.metric, digest, n_jobs, bag.kinds) or 0.0
+    count = outside.sum(axis=0)
+    costs = total / np.maximum(count, 1)[:, None, None]
+    known = (count > 0)[place.ravel()]
+    return PairCosts(pairs[known], costs[place.ravel()][known], codes)
 
 
-def _both_ways(
-    D: Distributions,
-    pairs: np.ndarray,
-    metric: GroundMetric,
-    digest: Callable[[Shipments], tuple[np.ndarray, np.ndarray]],
-    n_jobs: int | None,
-    kinds: np.ndarray | None = None,
-) -> np.ndarray:
-    """Parts of the plans of ordered pairs; one plan serves both directions, and `digest` gives the parts of both."""
-    unordered = np.unique(np.sort(pairs, axis=1), axis=0)
-    sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds)
-    number = {(int(d), int(e)): k for k, (d, e) in enumerate(unordered)}
-    return np.array([sides[number[min(d, e), max(d, e)]][int(d > e)] for d, e in pairs.tolist()])
+def _kept(kinds: np.ndarray, n_values: int, plan: Shipments) -> np.ndarray:
+    """Cost and mass by kind of what stays with it; last, of what does not."""
+    kept = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
+    return _by_kind(kept, np.column_stack([plan.cost, plan.mass]), n_values + 1)
 
 
 def _by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from .._internal.validation import check_number
-from ..distributions import as_distributions
+from ..distributions import Distributions, as_distributions
 from ..evaluation.statistics import containing, resample
 from ..supervision.splits import group_list, number_groups
-from ._inputs import annotation_of, classes_of, frame, metric_of
-from .flows import PairCosts, costs_within_kinds
+from ._inputs import Annotation, annotation_of, classes_of, frame, metric_of
+from .flows import Bag, PairCosts, costs_within_kinds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,6 +45,13 @@ class AnnotationRelevance:
         distributions have unequal masses of the kinds. Near 1, classes differ in how many points are of each kind.
     composition_draws : array of shape (n_draws,)
         The same in the bootstrap draws.
+    total : float
+        Sum over kinds of mass × relevance, of which `share` are the shares: by how much points of their own kind are
+        farther in other classes, in units of the mean distance between classes.
+    total_draws : array of shape (n_draws,)
+        The same in the bootstrap draws.
+    out_of_bag : bool
+        Whether no metric was learned from both distributions that it compares.
 
     Examples
     --------
@@ -64,6 +71,9 @@ class AnnotationRelevance:
     confidence: float
     composition: float
     composition_draws: np.ndarray
+    total: float
+    total_draws: np.ndarray
+    out_of_bag: bool
 
     @property
     def interval(self) -> np.ndarray:
@@ -74,6 +84,11 @@ class AnnotationRelevance:
     def composition_interval(self) -> np.ndarray:
         """Lower and upper end of `composition`, (2,)."""
         return containing(np.array([self.composition]), self.composition_draws[:, None], self.confidence)[:, 0]
+
+    @property
+    def total_interval(self) -> np.ndarray:
+        """Lower and upper end of `total`, (2,); where 0 is between them, there is nothing to share out."""
+        return containing(np.array([self.total]), self.total_draws[:, None], self.confidence)[:, 0]
 
     @property
     def first(self) -> np.ndarray:
@@ -118,14 +133,19 @@ def annotation_relevance(
     onto other kinds: some must be their partners, and it matters little which. A kind that is the same in all classes
     carries nothing but noise, and its interval contains 0; shares sum to 1, and one may be negative.
 
+    Under a metric that was learned from the labels of these distributions, every kind is farther in other classes, by
+    what the metric has fitted of its noise. An ensemble knows better: each pair is compared under members (at most 4)
+    that were not learned from both (out of bag). Then labels say nothing about noise, and a kind without effect is as
+    often nearer as farther, so that there is no need to compare with permuted labels.
+
     The interval is over distributions: they are drawn anew within each class (whole groups, where given; those that
     hold several classes, without regard to class), as the ones compared and as the ones compared with. It holds the
     metric fixed.
 
     Parameters
     ----------
-    metric : GroundMetric or fitted learner
-        The ground metric.
+    metric : GroundMetric, fitted learner or ensemble
+        The ground metric; of an ensemble that was fitted to D, or what predicts by one, its members.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -160,31 +180,64 @@ def annotation_relevance(
     1.0
     """
     D = as_distributions(D)
-    metric = metric_of(metric, D)
     _, codes = classes_of(y, D)
-    groups = group_list(groups, D.roll)
-    kinds, random = annotation_of(D, annotation), check_random_state(random_state)
-    costs = costs_within_kinds(
-        D, codes, metric, kinds.codes, len(kinds.values), max_partners=max_partners, random=random, n_jobs=n_jobs
-    )
+    kinds = annotation_of(D, annotation)
+    bags, out_of_bag = _bags(metric, D, kinds.codes)
+    return relevance_in_bags(
+        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.roll), n_draws=n_draws,
+        confidence=confidence, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
+    )  # fmt: skip
+
+
+def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], bool]:
+    """The members of an ensemble that was fitted to these distributions, else its metric; and whether they are."""
+    metric = metric_of(source, D)
+    ensemble = getattr(source, "ensemble_", source)
+    members = getattr(ensemble, "members_", ())
+    used = [member for member in members if ensemble.weights_[member.kind] > 0]
+    if used and used[0].inside.size == len(D):
+        return [Bag(D, kinds, member.metric, member.inside) for member in used], True
+    unlabelled = len(members) > 0 and not used  # the metric is the Euclidean one
+    return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], unlabelled
+
+
+def relevance_in_bags(
+    bags: Sequence[Bag],
+    codes: np.ndarray,
+    values: list,
+    *,
+    out_of_bag: bool,
+    groups: Any,
+    n_draws: int,
+    confidence: float,
+    max_partners: int,
+    random: np.random.RandomState,
+    n_jobs: int | None,
+) -> AnnotationRelevance:
+    """`annotation_relevance` of distributions that each bag has, under its metric."""
+    costs = costs_within_kinds(bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs)
     between, _ = costs.means()
     if np.isnan(between).any():
         raise ValueError(
             "no class has two distributions: there is nothing to compare the distance between classes with"
         )
-    mass = kinds.masses(D).mean(axis=0)
-    farther = _farther(costs, np.ones(len(D)))
+    unit = float(between[:, 0].sum())
+    mass = np.mean([Annotation(values, bag.kinds).masses(bag.D).mean(axis=0) for bag in bags], axis=0)
+    farther = _farther(costs, np.ones(codes.size))
     draws = _draws(partial(_farther, costs), mass.size + 1, codes, groups, n_draws, random)
-    (shares, composition), (drawn_shares, drawn_composition) = _shares(farther, mass), _shares(draws, mass)
+    (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(
-        values=kinds.values,
+        values=values,
         mass=mass,
-        relevance=farther[:-1] / float(between[:, 0].sum()),
+        relevance=farther[:-1] / unit,
         share=shares,
-        draws=drawn_shares,
+        draws=drawn[0],
         confidence=_checked(confidence),
         composition=float(composition),
-        composition_draws=drawn_composition,
+        composition_draws=drawn[2],
+        total=float(total) / unit,
+        total_draws=drawn[1] / unit,
+        out_of_bag=out_of_bag,
     )
 
 
@@ -199,12 +252,15 @@ def _farther(costs: PairCosts, weights: np.ndarray) -> np.ndarray:
     return np.append(per_mass[0] - per_mass[1], between[-1, 0] - within[-1, 0])
 
 
-def _shares(farther: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the kinds in what they carry together, and that of composition in the whole; rows of draws likewise."""
+def _shares(farther: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shares of the kinds in what they carry together, that, and the share of composition in the whole.
+
+    Rows of draws likewise.
+    """
     carried = np.nan_to_num(farther[..., :-1]) * mass
     total = carried.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):  # of draws in which nothing is left to compare
-        return carried / total[..., None], farther[..., -1] / (total + farther[..., -1])
+        return carried / total[..., None], total, farther[..., -1] / (total + farther[..., -1])
 
 
 def _draws(

@@ -13,11 +13,12 @@ from sklearn.metrics import confusion_matrix
 from ..interpret.course import ViewScores, nothing_left, view_scores
 from . import style as legends
 from ._read import as_samples, entry, is_anndata, learned_label
-from .style import INK, Save, axes, colour, finish, row_size, short
+from .style import INK, Save, axes, colour, figure_docs, finish, row_size, short
 
 _ROW = 0.2  # inches for a view or a label
 
 
+@figure_docs
 def history(
     record: Any,
     ax: Axes | None = None,
@@ -38,20 +39,9 @@ def history(
     record : learner, ensemble, mapping, ViewScores or AnnData
         Fitted learner or its `history_`; fitted ensemble, what predicts by one, or its `interpret.view_scores`; or
         AnnData after `tl.learn`.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
-    key : str, default="groundmetric"
-        For AnnData, the `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {ax}
+    {key}
+    {end}
 
     Examples
     --------
@@ -151,6 +141,7 @@ def _dress_epochs(ax: Axes, n_epochs: int, name: str) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
 
 
+@figure_docs
 def confusion(
     source: Any,
     predicted: Any = None,
@@ -170,15 +161,9 @@ def confusion(
     predicted : array-like of shape (n,), ensemble or None, default=None
         Predicted labels, for true ones; or a fitted ensemble or what predicts by one, of which the held-out predictions
         are taken: then `source` has the labels that it was fitted to.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
-    key : str, default="groundmetric"
-        For AnnData, the `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
+    {ax}
+    {key}
+    {save}
 
     Returns
     -------

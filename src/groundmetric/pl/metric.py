@@ -15,12 +15,13 @@ from ..metrics import GroundMetric
 from ..metrics.base import Cost
 from . import style as legends
 from ._read import entry, feature_names, is_anndata, metric_of, shares_of, two_features
-from .style import INK, Save, axes, colour, finish, row_size, short
+from .style import INK, Save, axes, colour, figure_docs, finish, row_size, short
 
 _ROW = 0.105  # inches for a feature
 _MOST_COMPONENTS = 10  # that are drawn: those of an ensemble's metric may be as many as its features
 
 
+@figure_docs
 def importance(
     metric: Any,
     ax: Axes | None = None,
@@ -39,27 +40,15 @@ def importance(
     metric : GroundMetric, learner, mapping or AnnData
         Metric, or fitted learner; mapping (or Series) of names to shares; or AnnData after `tl.learn`, of which the
         genes that were learned from are drawn and counted, and no others.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     n : int, default=20
         Number of features.
     intervals : array-like of shape (2, n_features), False or None, default=None
         Lower and upper ends of the shares of all features, in their order, drawn as lines; for AnnData also the names
         of two columns of `var`. None: for AnnData after an ensemble, between which 95% of its members lie; False: none.
-    gene_symbols : str or None, default=None
-        For AnnData, the column of `var` with the names to show; None: `var_names`.
-    key : str, default="groundmetric"
-        For AnnData, the `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {gene_symbols}
+    {key}
+    {end}
 
     Examples
     --------
@@ -98,6 +87,7 @@ def importance(
     return finish(ax, "importance", save, show)
 
 
+@figure_docs
 def components(
     metric: Any,
     ax: Axes | None = None,
@@ -119,24 +109,12 @@ def components(
     ----------
     metric : GroundMetric, learner or AnnData
         Metric, or fitted learner, or AnnData after `tl.learn`.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     n : int, default=20
         Number of features.
-    gene_symbols : str or None, default=None
-        For AnnData, the column of `var` with the names to show; None: `var_names`.
-    key : str, default="groundmetric"
-        For AnnData, the `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {gene_symbols}
+    {key}
+    {end}
 
     Examples
     --------
@@ -170,6 +148,7 @@ def components(
     return finish(ax, "components", save, show)
 
 
+@figure_docs
 def ellipse(
     metrics: Any,
     ax: Axes | None = None,
@@ -191,25 +170,14 @@ def ellipse(
     metrics : GroundMetric, learner, AnnData or mapping
         Metric, fitted learner, or AnnData after `tl.learn`; or a mapping of names to several, which are listed in a
         legend.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     features : pair of str or int, or None, default=None
         The two features, by name or number. None: those of a metric on two.
     variances : array-like of shape (2,) or None, default=None
         Variances of the two features. None: for AnnData those of the training cells, else weights are in the features'
         own units.
-    key : str, default="groundmetric"
-        For AnnData, the `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {key}
+    {end}
 
     Examples
     --------

@@ -15,12 +15,25 @@ from ..distributions import Distributions, as_distributions
 from ..interpret.axes import principal_axes, projected_axes
 from . import style as legends
 from ._read import axis_names, basis_of, colouring, entry, is_anndata, learned_label, metric_of, two_features
-from .style import LEGEND_ROW, Classes, Numbers, Palette, Save, axes, axis_name, classes_of, draw_panels, finish
+from .style import (
+    LEGEND_ROW,
+    Classes,
+    Numbers,
+    Palette,
+    Save,
+    axes,
+    axis_name,
+    classes_of,
+    draw_panels,
+    figure_docs,
+    finish,
+)
 
 _ONE_AXIS = 0.95  # share of the variance at which the first principal axis is shown alone
 _NUMBERED = 8  # classes above which colours alone no longer do
 
 
+@figure_docs
 def points(
     D: Distributions,
     y: Any,
@@ -40,24 +53,13 @@ def points(
         Distributions whose points are drawn.
     y : array-like of shape (n_distributions,)
         Class of each distribution.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     features : pair of int or str, default=(0, 1)
         Features along the horizontal and the vertical axis, by number or name.
     n : int, default=1000
         Points that are drawn at most: a random choice, the same in every call.
-    palette : dict, sequence or None, default=None
-        Colours by class, or in order; None: Okabe and Ito's.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {palette}
+    {end}
 
     Examples
     --------
@@ -78,6 +80,7 @@ def points(
     return finish(ax, "points", save, show)
 
 
+@figure_docs
 def projection(
     metric: Any,
     D: Distributions,
@@ -103,22 +106,11 @@ def projection(
         Distributions whose points are drawn.
     y : array-like of shape (n_distributions,)
         Class of each distribution.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     n : int, default=1000
         Points of a scatter plot at most: a random choice, the same in every call. A histogram counts all.
-    palette : dict, sequence or None, default=None
-        Colours by class, or in order; None: Okabe and Ito's.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {palette}
+    {end}
 
     Examples
     --------
@@ -143,6 +135,7 @@ def projection(
     return finish(ax, "projection", save, show)
 
 
+@figure_docs
 def cells(
     adata: Any,
     y: Any = None,
@@ -166,27 +159,15 @@ def cells(
         Cells; or their coordinates, with their labels `y`.
     y : array-like of shape (n,) or None, default=None
         Labels of the cells, for coordinates; for AnnData, what `color` is where that is None.
-    ax : matplotlib axes, sequence of them or None
-        Axes to draw on, one per panel; None: a new figure.
+    {panels}
     color : str, sequence of str or None, default=None
         For AnnData, a column of `obs` or a gene; several give a panel each. None: the label that was learned.
     basis : str or None, default=None
         For AnnData, the coordinates in `obsm`; None: "X_umap", or else the principal axes of the learned space,
         `obsm["X_<key>"]`.
-    palette : dict, sequence or None, default=None
-        Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's.
-    key : str, default="groundmetric"
-        For AnnData, the `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes or list of them
-        What was drawn on; a list where `color` is a sequence.
+    {palette_of_uns}
+    {key}
+    {end_of_panels}
 
     Examples
     --------

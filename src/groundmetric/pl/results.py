@@ -12,15 +12,17 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from .style import INK, MISSING, Save, axes, colour, finish, row_size, short, side
+from .style import INK, MISSING, Save, axes, colour, figure_docs, finish, row_size, short, text_width, width
 
 _INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
 _GAP = 0.02  # between kinds, of all mass
-_ROOM, _LONGEST = 0.85, 17  # for the names at both sides of a flow, and how many letters of them fit there
+_LONGEST, _NAME = 20, 6.5  # letters of the names at both sides of a flow, and points of their height
+_LEAST_ROOM = 0.25  # for the flow itself, of the width of the axes
 _LEAST = 1e-3  # bands of less mass are not drawn
 
 
+@figure_docs
 def scores(
     rows: Mapping[str, Sequence[float | None]],
     ax: Axes | None = None,
@@ -37,22 +39,12 @@ def scores(
     rows : dict
         By name, the value and the lower and upper end of its interval; where an end is None or NaN, no interval is
         drawn.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     reference : float or None, default=None
         Value that is drawn as a dashed line, e.g. the score of guessing.
     name : str, default="balanced accuracy"
         Label of the axis.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {end}
 
     Examples
     --------
@@ -78,6 +70,7 @@ def scores(
     return finish(ax, "scores", save, show)
 
 
+@figure_docs
 def stability(
     result: Any,
     ax: Axes | None = None,
@@ -97,22 +90,12 @@ def stability(
     ----------
     result : Stability
         Result of `interpret.stability`.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     n : int, default=20
         Number of features.
     level : float, default=0.05
         Level of the q-values.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {end}
 
     Examples
     --------
@@ -164,6 +147,7 @@ def stability(
     return finish(ax, "stability", save, show)
 
 
+@figure_docs
 def flow(
     result: Any,
     ax: Axes | None = None,
@@ -178,20 +162,10 @@ def flow(
     ----------
     result : Flow
         Result of `interpret.flow`.
-    ax : matplotlib axes or None
-        Axes to draw on; None: a new figure.
+    {ax}
     least : float, default=0.001
         Mass below which bands and kinds are not drawn.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {end}
 
     Examples
     --------
@@ -210,26 +184,32 @@ def flow(
         for band in _bands(mass, left, right, shown):
             face = shades(colours(distance[band.row, band.col]))
             ax.add_patch(PathPatch(band.path, fc=face, ec="none", alpha=0.75))
+        bar = ax.figure.colorbar(mpl.cm.ScalarMappable(colours, shades), ax=ax, label="distance", pad=0.02, shrink=0.9)
+        bar.outline.set_visible(False)  # type: ignore[operator]
+        names = [short(value, _LONGEST) for value in result.values]
+        room, letters = _room_for(names, ax)
         for x, starts, sizes, align in ((0.0, left, mass.sum(axis=1), "right"), (1.0, right, mass.sum(axis=0), "left")):
             for k, (start, size) in enumerate(zip(starts, sizes, strict=True)):
                 if size < least:
                     continue
                 ax.add_patch(Rectangle((x - _BAR / 2, start), _BAR, size, fc=colour(k), lw=0))
-                outside = x + _BAR * (1 if align == "left" else -1)
-                text = short(result.values[k], _LONGEST)
-                ax.text(
-                    outside, start + size / 2, text, ha=align, va="center", fontsize=6.5, color=INK, parse_math=False
-                )
+                outside, middle = x + _BAR * (1 if align == "left" else -1), start + size / 2
+                look: dict[str, Any] = {"ha": align, "va": "center", "fontsize": letters, "color": INK}
+                ax.text(outside, middle, names[k], parse_math=False, **look)
         highest = max(left[-1] + mass[-1].sum(), right[-1] + mass[:, -1].sum())
-        ax.set(xlim=(-_ROOM, 1.0 + _ROOM), ylim=(highest, 0.0), yticks=[])
+        ax.set(xlim=(-room, 1.0 + room), ylim=(highest, 0.0), yticks=[])
         ax.set_xticks([0, 1], [short(result.source, 16), short(result.target, 16)], parse_math=False)
         ax.tick_params("x", length=0)
         ax.spines[:].set_visible(False)
         ax.set_xlabel(f"mean distance {result.value:.3g}; {result.kept:.0%} stays with its kind")
-        beside = ax.inset_axes((1.0 + 0.05 / side(ax), 0.05, 0.1 / side(ax), 0.9))
-        bar = ax.figure.colorbar(mpl.cm.ScalarMappable(colours, shades), cax=beside, label="distance")
-        bar.outline.set_visible(False)  # type: ignore[operator]
     return finish(ax, "flow", save, show)
+
+
+def _room_for(names: Sequence[str], ax: Axes) -> tuple[float, float]:
+    """Room for names at either side of a flow, in units of its width, and points of their letters."""
+    longest = (max(text_width(name, _NAME) for name in names) / 72 + 0.05) / (0.9 * width(ax))  # before the layout
+    share = min(longest, (1.0 - _LEAST_ROOM) / 2)
+    return share / (1.0 - 2.0 * share) + _BAR, _NAME * share / longest
 
 
 def _ends(sizes: np.ndarray) -> np.ndarray:

@@ -35,6 +35,7 @@ from .style import (
     axes,
     classes_of,
     draw_panels,
+    figure_docs,
     finish,
     short,
     side,
@@ -47,6 +48,7 @@ _TREE = 0.14  # height of the tree, as a share of the matrix
 _SMALLEST = 3.5  # points of the smallest letters
 
 
+@figure_docs
 def embedding(
     distances: Any,
     y: Any = None,
@@ -70,8 +72,7 @@ def embedding(
         AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` by an ensemble.
     y : array-like of shape (n,)
         Labels; None: those of a Layout; for AnnData, see `color`.
-    ax : matplotlib axes, sequence of them or None
-        Axes to draw on, one per panel; None: a new figure.
+    {panels}
     color : str, sequence of str or None
         For AnnData, the column of `obs`, or the gene, to colour by; several give a panel each. None: the label that was
         learned.
@@ -82,20 +83,9 @@ def embedding(
         samples are no better apart than new ones would be, or else "<key>_distances".
     train : array-like, str or None
         Those that were learned from (a mask, row numbers, or a column of `obs`): filled, the others hollow.
-    palette : dict, sequence or None
-        Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's.
-    key : str
-        The `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes or list of them
-        What was drawn on; a list where `color` is a sequence.
+    {palette_of_uns}
+    {key}
+    {end_of_panels}
 
     Examples
     --------
@@ -152,6 +142,7 @@ def _map(
     return ax
 
 
+@figure_docs
 def heatmap(
     distances: Any,
     y: Any = None,
@@ -176,8 +167,7 @@ def heatmap(
     y : array-like of shape (n,) or dict
         Labels, or titles with several labellings, each of which gets a bar; None: those of a Layout; for AnnData, see
         `color`.
-    ax : matplotlib axes or None
-        None: a new figure.
+    {ax}
     color : str, sequence of str or None
         For AnnData, one or several columns of `obs`. None: the label that was learned; where that is a number, rows are
         in its order.
@@ -186,22 +176,9 @@ def heatmap(
     order : {"classes", "clusters"}
         "classes" keeps each class of the first labelling together, and near ones beside each other within it;
         "clusters" puts near ones beside each other whatever their class, and draws the tree (average linkage).
-    obsp : str or None
-        For AnnData, the entry of `obsp`; None: as in `embedding`.
-    palette : dict, sequence or None
-        Colours by class, or in order, of the first labelling; None: as in `embedding`.
-    key : str
-        The `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {matrix}
+    {key}
+    {end}
 
     Examples
     --------
@@ -216,6 +193,7 @@ def heatmap(
     return finish(_draw_matrix(ax, found, order), "heatmap", save, show)
 
 
+@figure_docs
 def clustermap(
     distances: Any,
     y: Any = None,
@@ -237,29 +215,15 @@ def clustermap(
         As in `heatmap`.
     y : array-like of shape (n,) or dict
         Labels, or titles with several labellings, each of which gets a bar; for AnnData, see `color`.
-    ax : matplotlib axes or None
-        None: a new figure.
+    {ax}
     color : str, sequence of str or None
         For AnnData, one or several columns of `obs`. None: the label that was learned.
     names : sequence, bool or None
         Names of the rows, shown where there is room for them; True takes those of `obs` for AnnData, None or False
         none.
-    obsp : str or None
-        For AnnData, the entry of `obsp`; None: as in `embedding`.
-    palette : dict, sequence or None
-        Colours by class, or in order, of the first labelling; None: as in `embedding`.
-    key : str
-        The `key_added` of `tl.learn`.
-    save : bool, str, path or None, default=None
-        File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
-        "figures"; a path is the file itself.
-    show : bool or None, default=None
-        Whether to show the figure at once, as `plt.show()` does.
-
-    Returns
-    -------
-    matplotlib axes
-        What was drawn on.
+    {matrix}
+    {key}
+    {end}
 
     Examples
     --------

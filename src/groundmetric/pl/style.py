@@ -18,6 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
+from .._internal.docstrings import documented
+
 # Okabe and Ito's palette for the colour-blind, without black and yellow, which vanish on a dark or a white page; then
 # six colours that are farthest from those before, seen with normal, green-blind and red-blind eyes.
 COLOURS = (
@@ -43,6 +45,12 @@ LEGEND_ROW = 0.14  # inches
 _IN_ROW = 3  # panels
 _FORMATS = (".pdf", ".png", ".svg")  # of files, by scanpy's rule; others are taken for a part of the name
 _LONGEST = 40  # letters of a name that are shown
+_NAME = 4.5  # points of the letters of names beside marks
+_MOST_HIDDEN = 0.15  # of other names and marks, by a name, in units of its size
+# Where a name may begin: points to the right of its mark, above it, and the part of its width that it is moved back by.
+_AROUND = (
+    (3, 0.5, 0), (-3, 0.5, 1), (3, -4.5, 0), (-3, -4.5, 1), (0, 3.5, 0.5), (0, -8, 0.5), (3, 4.5, 0), (-3, 4.5, 1),
+)  # fmt: skip
 
 
 @contextmanager
@@ -90,6 +98,48 @@ def draw_panels(draw: Callable[[Any, str], Any], colors: Sequence[str], ax: Any,
         if ax is None:
             plt.close(found[0].figure)
         raise
+
+
+# Texts of docstrings that figures share, by what stands for them there.
+_TEXTS = {
+    "ax": """ax : matplotlib axes or None, default=None
+    Axes to draw on; None: a new figure.""",
+    "panels": """ax : matplotlib axes, sequence of them or None, default=None
+    Axes to draw on, one per panel; None: a new figure.""",
+    "key": """key : str, default="groundmetric"
+    For AnnData, the `key_added` of `tl.learn`.""",
+    "gene_symbols": """gene_symbols : str or None, default=None
+    For AnnData, the column of `var` with the names to show; None: `var_names`.""",
+    "palette": """palette : dict, sequence or None, default=None
+    Colours by class, or in order; None: Okabe and Ito's.""",
+    "palette_of_uns": """palette : dict, sequence or None, default=None
+    Colours by class, or in order; None: `uns["<color>_colors"]`, where there are, or Okabe and Ito's.""",
+    "matrix": """obsp : str or None, default=None
+    For AnnData, the entry of `obsp`; None: as in `embedding`.
+palette : dict, sequence or None, default=None
+    Colours by class, or in order, of the first labelling; None: as in `embedding`.""",
+    "save": """save : bool, str, path or None, default=None
+    File of the figure, as in scanpy: True, or what is appended to the name of the plot ("_kang.png"), in the folder
+    "figures"; a path is the file itself.
+show : bool or None, default=None
+    Whether to show the figure at once, as `plt.show()` does.""",
+}
+_TEXTS["end"] = f"""{_TEXTS["save"]}
+
+Returns
+-------
+matplotlib axes
+    What was drawn on."""
+_TEXTS["end_of_panels"] = f"""{_TEXTS["save"]}
+
+Returns
+-------
+matplotlib axes or list of them
+    What was drawn on; a list where `color` is a sequence."""
+
+
+# Decorator of functions that draw a figure.
+figure_docs = documented(_TEXTS)
 
 
 def finish(drawn: Any, name: str, save: Save, show: bool | None) -> Any:
@@ -154,6 +204,29 @@ def short(name: Any, longest: int = _LONGEST) -> str:
     """
     text, tail = str(name), (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[-tail:]}"
+
+
+def write_names(ax: Axes, names: Sequence[str], places: np.ndarray) -> None:
+    """Names beside marks, each at that side of its mark where it hides least of other names and marks.
+
+    Where it would hide much of them at every side, it is left out.
+    """
+    ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # after the layout, places are known
+    marks = ax.transData.transform(places) * 72 / ax.figure.dpi  # in points
+    taken = np.column_stack([marks - 2.5, marks + 2.5])  # left, bottom, right, top
+    for name, place, (x, y) in zip(names, places, marks, strict=True):
+        text = short(name, 14)
+        wide = max(text_width(text, _NAME), 1.0)
+        boxes = np.array([(left, low, left + wide, low + _NAME)
+                          for dx, dy, shift in _AROUND for left, low in [(x + dx - shift * wide, y + dy)]])  # fmt: skip
+        common = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+        hidden = np.prod(np.maximum(common, 0.0), axis=2).sum(axis=1) / (wide * _NAME)
+        best = int(hidden.argmin())
+        if hidden[best] > _MOST_HIDDEN:
+            continue
+        taken = np.vstack([taken, boxes[best]])
+        ax.annotate(text, place, boxes[best, :2] - (x, y), textcoords="offset points", fontsize=_NAME, color=INK,
+                    parse_math=False, annotation_clip=False).set_in_layout(False)  # fmt: skip
 
 
 def percent(share: float) -> str:
@@ -275,7 +348,7 @@ def above(
 ) -> None:
     """A legend above the data, read by rows, with as many columns as fit. Each group begins a row, after its title."""
     names = [str(handle.get_label()) for group in groups for handle in group] + list(titles or ())
-    entry = max(map(_text_width, names)) + _LETTERS * ((length or 1.0) + 1.7)  # with mark and spaces, in points
+    entry = max(map(text_width, names)) + _LETTERS * ((length or 1.0) + 1.7)  # with mark and spaces, in points
     spare = 0 if titles is None else 1
     fitting = int(72 * width(ax) // entry) - spare
     n = max(1, min(max(map(len, groups)) if spare else len(groups[0]), fitting))
@@ -306,6 +379,6 @@ def beside(ax: Axes, handles: list[Any]) -> None:
     ax.legend(handles=handles, ncols=columns, fontsize=min(_LETTERS, letters * columns), **location)
 
 
-def _text_width(text: str) -> float:
-    """Points."""
-    return TextPath((0, 0), text, size=_LETTERS).get_extents().width if text.strip() else 0.0
+def text_width(text: str, letters: float = _LETTERS) -> float:
+    """Points, of letters of so many points."""
+    return TextPath((0, 0), text, size=letters).get_extents().width if text.strip() else 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -15,29 +14,16 @@ import pandas as pd
 
 from .._anndata.annotations import find_column
 from .._anndata.store import EnsembleResults
+from .._internal.tables import counted
 from ..interpret.course import nothing_left
 from . import summary
-from .content import (  # fmt: skip
-    Axis,
-    Caution,
-    CellMap,
-    Column,
-    Content,
-    Evaluation,
-    Field,
-    Part,
-    SampleMap,
-    Table,
-    column_of,
-    columns_of,
-)
+from .content import Axis, Caution, CellMap, Content, Evaluation, Field, Part, SampleMap, Table
 from .genes import by_members, gene_table, most_important, processes_of_axes, refit, types_of, with_q_values
-from .plans import Directions, DrawnCells, directions, draw_cells, kinds_of, relevance, type_relevance
-from .run import Log, Run, Steps, check_values, has_values
+from .plans import Directions, axis_list, cell_map, directions, draw_cells, relevance, type_relevance, type_table
+from .run import Log, Run, Steps, check_values, has_values, with_order
 from .samples import Predictions, sample_map
 from .scores import Cohort, evaluate
 
-PER_AXIS = 12  # genes, and a quarter as many cell types
 PERMUTATIONS = 99  # of an ensemble, unless another number is asked for
 TYPES = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # columns taken for cell types
 KINDS = {
@@ -136,7 +122,7 @@ def collect(
         page.left_out.append("Cell types: no column of obs is known to hold them; name it with --cell-type.")
     else:
         page.types = type_table(run, type_key, type_relevance(run, cells, type_key, steps))
-    page.cells, hidden = cell_map(run, cells, axes, type_key, relevance(run, cells, steps))
+    page.cells, hidden = cell_map(run, cells, axes, type_key, relevance(run, cells, type_key, steps))
     _scored(page, permutations if evaluation else 0, refits, evaluation, steps)
     return page.content(hidden)
 
@@ -219,7 +205,7 @@ class _Page:
         left_out += [] if self.stable is None else self.stable["notes"]
         cautions = self.cautions
         genes = gene_table(run, self.axes, self.stable, self.gene_types)
-        feature = "gene" if run.is_expression else "dimension"
+        feature = run.feature
         return Content(
             title=self.title,
             subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
@@ -245,7 +231,7 @@ class _Page:
 
     def _answers(self, samples: SampleMap, genes: Table, cautions: Sequence[Caution], pending: bool) -> dict[str, str]:
         """A few sentences for each question that a report is about."""
-        run, feature = self.run, "gene" if self.run.is_expression else "dimension"
+        run, feature = self.run, self.run.feature
         drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
         held_out = None if run.results is None else run.results.scores
         found: dict[str, Sequence[str | None]] = {
@@ -259,7 +245,7 @@ class _Page:
             "genes": [
                 summary.describe_genes(genes, feature), summary.describe_stability(self.stable, genes, feature)
             ],
-            "cells": [summary.describe_types(self.types), summary.describe_axis(self.listed)],
+            "cells": [summary.describe_types(self.types), summary.describe_axis(self.listed, self.types)],
             "care": [summary.describe_cautions(cautions)],
         }  # fmt: skip
         return summary.answers(found, feature)
@@ -309,7 +295,7 @@ def _title(run: Run) -> str:
     names = sorted(set(run.classes.astype(str)))
     if run.is_ordered:
         return f"What goes with {run.label_key}"
-    labels = " and ".join(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
+    labels = summary.enumerated(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
     return f"What tells {labels} apart"
 
 
@@ -333,7 +319,7 @@ def facts_of(run: Run) -> dict[str, dict[str, str]]:
         "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
         "Labels": f"{_labels(run)} (column {run.label_key!r})",
         "Cells learned from": f"{drawn:,}, at most {params.get('n_cells', 'all')} per sample",
-        "Values": f"{values}, {len(run.stored.features):,} {'genes' if run.is_expression else 'dimensions'}"
+        "Values": f"{values}, {len(run.stored.features):,} {run.feature}s"
         + (f" chosen by {params['genes']!r}" if run.is_expression else ""),
     }
     shown = {name: str(value) for name, value in learner.items() if name not in ("verbose", "n_jobs")}
@@ -351,8 +337,8 @@ def _labels(run: Run) -> str:
     labels = run.stored.labels
     if run.is_ordered and labels.dtype.kind in "biuf":
         return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
-    counts = Counter(map(str, labels.tolist()))
-    return summary.enumerated([f"{counts[name]} {name}" for name in sorted(counts)])
+    counts = with_order(run, labels.to_frame(run.label_key))[run.label_key].value_counts().sort_index()
+    return summary.enumerated(counted({str(name): int(count) for name, count in counts.items()}))
 
 
 def _course(run: Run) -> dict[str, str]:
@@ -371,61 +357,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:  # installed without its metadata
             found[name] = "unknown"
     return found
-
-
-def cell_map(
-    run: Run, drawn: DrawnCells, axes: Directions, type_key: str | None, relevance: np.ndarray
-) -> tuple[CellMap, list[str]]:
-    """The drawn cells of all samples along the first two axes, and the columns that cannot be coloured by."""
-    obs, rows = run.cells.obs, drawn.rows
-    z = np.asarray(run.cells.obsm[f"X_{run.key}"])
-    turned = (z[rows] - z.mean(axis=0)) @ axes.rotation[:2].T
-    if turned.shape[1] < 2:  # one component: spread over the height, for the eye only
-        turned = np.column_stack([turned[:, 0], np.random.default_rng(0).uniform(-1, 1, len(turned)) * turned.std()])
-    hidden = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
-    shown = obs.drop(columns=[*hidden, run.sample_key]).iloc[rows]
-    columns, unused = columns_of(shown, [run.label_key, *([type_key] if type_key else [])])
-    sample = column_of(run.sample_key, obs[run.sample_key].astype(str).iloc[rows], None)
-    assert sample is not None
-    columns += [Column("relevance", relevance[rows]), sample]
-    return CellMap(turned, columns, axes.share[:2].tolist(), run.cells.n_obs), unused
-
-
-def axis_list(run: Run, axes: Directions, processes: list[Table | None]) -> list[Axis]:
-    """Each axis with its strongest genes, and with the cell types that other labels are farther in along it."""
-    found = []
-    for a, loadings in enumerate(axes.loadings):
-        top = np.argsort(-np.abs(loadings), kind="stable")[:PER_AXIS]
-        genes = [(run.stored.features[g], float(loadings[g])) for g in top]
-        low, high = axes.labels[int(axes.positions[:, a].argmin())], axes.labels[int(axes.positions[:, a].argmax())]
-        ends = (low, high) if axes.telling[a] else None
-        found.append(Axis(f"Axis {a + 1}", float(axes.share[a]), ends, genes, processes[a], _movers(axes, a)))
-    return found
-
-
-def _movers(axes: Directions, a: int) -> list[tuple[str, float]]:
-    """Cell types by their share in how much farther other labels are along an axis; none where they are not."""
-    activity = axes.activity[:, a]
-    total = float(activity.sum())
-    if len(axes.types) < 2 or not axes.telling[a]:
-        return []
-    order = np.argsort(-activity, kind="stable")[: PER_AXIS // 4]
-    return [(axes.types[t], float(activity[t]) / total) for t in order if activity[t] > 0]
-
-
-def type_table(run: Run, type_key: str, found: dict[str, list]) -> Table:
-    """A row per cell type, those first that carry most of the difference; then its share of the cells by label."""
-    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), kinds_of(run, type_key))
-    shares = counts.div(counts.sum(axis=1), axis=0)
-    labels = run.classes.reindex(shares.index)
-    by_label = shares.groupby(labels.to_numpy()).mean()
-    fields = [Field("Cell type"), Field("Share of difference", ".1%", bar=True), Field("Low", ".1%"),
-              Field("High", ".1%"), Field("Relevance", "+.3f", note="mean of its cells")]  # fmt: skip
-    fields += [Field(f"Cells in {label}", ".1%") for label in by_label.index]
-    rows = [
-        [name, *(found[part][k] for part in ("share", "low", "high", "relevance")),
-         *(float(value) for value in by_label[name])]
-        for k, name in enumerate(found["values"])
-    ]  # fmt: skip
-    rows.sort(key=lambda row: -(row[1] if row[1] is not None else -np.inf))
-    return Table("types", f"Cell types (column {type_key!r}), with 95% intervals over samples", fields, rows)

@@ -72,13 +72,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain values. `choice` is the number of a column by whose values rows can be picked."""
+    """Rows of plain values. `choice` is the number of a column by whose values rows can be picked, `note` a text."""
 
     identifier: str
     caption: str
     fields: list[Field]
     rows: list[list[Any]]
     choice: int | None = None
+    note: str = ""
 
     def choices(self) -> list[str]:
         """The values by which rows can be picked, short ones first: "Axis 2" comes before "Axis 10"."""
@@ -129,6 +130,8 @@ class Evaluation:
                   Field("p (Holm)", ".2g"), Field("Seconds", ".1f", note="per fold")]  # fmt: skip
         keys = ("value", "low", "high", "lead", "lead_low", "lead_high", "p", "seconds")
         rows = [[row["method"], *(row.get(key) for key in keys)] for row in self.rows]
+        known = [k for k in range(len(fields)) if any(row[k] is not None for row in rows)]
+        fields, rows = [fields[k] for k in known], [[row[k] for k in known] for row in rows]
         interval = ", with 95% intervals" if any(row["low"] is not None for row in self.rows) else ""
         caption = f"{self.name} on held-out samples{interval}"
         return Table("method-scores", caption[0].upper() + caption[1:], fields, rows)

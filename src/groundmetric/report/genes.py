@@ -39,8 +39,11 @@ def gene_table(
     Axes are those that are shown; what is None is not known.
     """
     names, shares = most_important(run), dict(zip(run.stored.features, run.stored.metric.importance(), strict=True))
-    what = "Gene" if run.is_expression else "Dimension"
-    fields = [Field("Rank", "d"), Field(what), Field("Importance", ".2%", bar=True, note="share of the distance")]
+    fields = [
+        Field("Rank", "d"),
+        Field(run.feature.capitalize()),
+        Field("Importance", ".2%", bar=True, note="share of the distance"),
+    ]
     parts: list[tuple[list[Field], Look]] = [direction_of(run)]
     if types is not None:
         note = "cell type in which means of the labels are farthest apart"
@@ -56,9 +59,10 @@ def gene_table(
         [rank, name, float(shares[name]), *(value for _, look in parts for value in look(name))]
         for rank, name in enumerate(names, 1)
     ]
-    kind = "genes" if run.is_expression else "dimensions"
+    few = len(rows) == len(shares)
+    caption = "All" if few else f"The {len(rows)} most important of"
     choice = next((k for k, field in enumerate(fields) if field.name == "Axis"), None)
-    return Table("genes", f"The {len(rows)} most important of {len(shares):,} {kind}", fields, rows, choice=choice)
+    return Table("genes", f"{caption} {len(shares):,} {run.feature}s", fields, rows, choice=choice)
 
 
 def direction_of(run: Run) -> tuple[list[Field], Look]:
@@ -112,7 +116,7 @@ def types_of(cohort: Cohort, type_key: str, genes: list[str], steps: Steps) -> d
         steps.begin("asking in which cells genes differ")
         run, D = cohort.run, cohort.of_the_metric
         place = {name: g for g, name in enumerate(run.stored.features)}
-        kinds, types = pd.factorize(drawn_kinds(run, type_key, D.names), sort=True)
+        types, kinds, _ = drawn_kinds(run, type_key, D.names)
         owner = np.repeat(np.arange(len(D)), D.sizes)
         which = kinds + len(types) * owner  # type and sample of each cell
         counts = np.bincount(which, minlength=len(types) * len(D))
@@ -180,12 +184,16 @@ def by_members(run: Run) -> dict[str, Any]:
     assert results is not None
     n_top = min(N_TOP, len(run.stored.features))
     between = "95% of the members lie between low and high, and so does the importance"
-    fields = [["Members, low", ".2%", False, between], ["Members, high", ".2%", False, between],
-              [f"In top {n_top}", ".0%", False, "share of the members, each of half of the samples"]]  # fmt: skip
-    table = np.column_stack([*results.interval, results.selected])
+    fields = [["Members, low", ".2%", False, between], ["Members, high", ".2%", False, between]]
+    columns = [*results.interval]
+    if n_top < len(run.stored.features):  # of few features all are at the top
+        fields.append([f"In top {n_top}", ".0%", False, "share of the members, each of half of the samples"])
+        columns.append(results.selected)
+    table = np.column_stack(columns)
     rows = {name: [float(value) for value in row] for name, row in zip(run.stored.features, table, strict=True)}
     return {
-        "fields": fields, "rows": rows, "n_top": n_top, "selected": 2, "q": None, "notes": [], "of": "members",
+        "fields": fields, "rows": rows, "n_top": n_top, "selected": 2 if len(columns) > 2 else None, "q": None,
+        "notes": [], "of": "members",
         "how": f"In the {results.n_members} members of the ensemble, each learned from half of the samples",
     }  # fmt: skip
 

@@ -14,17 +14,20 @@ import pandas as pd
 
 from .._anndata.annotations import samples_of
 from ..distributions import Distributions
-from ..interpret import annotation_relevance
 from ..interpret.axes import canonical_axes
-from ..interpret.flows import partners
+from ..interpret.flows import Bag, partners
+from ..interpret.relevance import relevance_in_bags
 from ..metrics.base import GroundMetric
 from ..tl.relevance import travel_of_cells
-from .run import Run, Steps, cached
+from .content import Axis, CellMap, Column, Field, Table, column_of, columns_of
+from .run import Run, Steps, cached, with_order
 
 PARTNERS = 5  # samples of every class that a sample is compared with
 MOST_CELLS, FEWEST_CELLS = 3000, 100  # of all samples together, and of each where there are many samples
 LEAST, MOST_AXES = 0.05, 6  # share of what sets labels apart from which an axis is shown, and how many are
 DRAWS = 500  # of samples, for the intervals of cell types
+PER_AXIS = 12  # genes, and a quarter as many cell types
+RELEVANCE = "how much farther its cells are from those of the type in other labels; 1 is the mean distance of labels"
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,16 @@ def kinds_of(run: Run, type_key: str) -> np.ndarray:
     return column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
 
 
-def drawn_kinds(run: Run, type_key: str, names: list) -> np.ndarray:
-    """The type of each cell that was learned from, in the order of distributions: by sample, then as in `obs`."""
+def drawn_kinds(run: Run, type_key: str, names: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cell types; the number of the type, and the sample, of each cell that was learned from.
+
+    In the order of distributions: by sample, then as in `obs`.
+    """
     who = samples_of(run.cells.obs, run.sample_key)
-    drawn, kinds = run.cells.obs[f"{run.key}_sampled"].to_numpy(dtype=bool), kinds_of(run, type_key)
-    own = who.names[who.codes]
-    return np.concatenate([kinds[drawn & (own == name)] for name in names])
+    drawn, own = run.cells.obs[f"{run.key}_sampled"].to_numpy(dtype=bool), who.names[who.codes]
+    rows = np.concatenate([np.flatnonzero(drawn & (own == name)) for name in names])
+    types, codes = np.unique(kinds_of(run, type_key)[rows], return_inverse=True)
+    return types, codes, own[rows]
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,29 @@ def _shown_axes(telling: np.ndarray) -> list[int]:
     return sorted([*chosen.tolist(), *others[: max(0, 2 - chosen.size)].tolist()])[:MOST_AXES]
 
 
-def relevance(run: Run, cells: DrawnCells, steps: Steps) -> np.ndarray:
+def axis_list(run: Run, axes: Directions, processes: list[Table | None]) -> list[Axis]:
+    """Each axis with its strongest genes, and with the cell types that other labels are farther in along it."""
+    found = []
+    for a, loadings in enumerate(axes.loadings):
+        top = np.argsort(-np.abs(loadings), kind="stable")[:PER_AXIS]
+        genes = [(run.stored.features[g], float(loadings[g])) for g in top]
+        low, high = axes.labels[int(axes.positions[:, a].argmin())], axes.labels[int(axes.positions[:, a].argmax())]
+        ends = (low, high) if axes.telling[a] else None
+        found.append(Axis(f"Axis {a + 1}", float(axes.share[a]), ends, genes, processes[a], _movers(axes, a)))
+    return found
+
+
+def _movers(axes: Directions, a: int) -> list[tuple[str, float]]:
+    """Cell types by their share in how much farther other labels are along an axis; none where they are not."""
+    activity = axes.activity[:, a]
+    total = float(activity.sum())
+    if len(axes.types) < 2 or not axes.telling[a]:
+        return []
+    order = np.argsort(-activity, kind="stable")[: PER_AXIS // 4]
+    return [(axes.types[t], float(activity[t]) / total) for t in order if activity[t] > LEAST * total]
+
+
+def relevance(run: Run, cells: DrawnCells, type_key: str | None, steps: Steps) -> np.ndarray:
     """How much each cell takes part in telling the labels apart; missing where it was not drawn."""
     column = f"{run.key}_relevance"
     if column in run.cells.obs:
@@ -162,12 +191,33 @@ def relevance(run: Run, cells: DrawnCells, steps: Steps) -> np.ndarray:
         steps.begin("asking which cells tell the labels apart", needed=True)
         codes = np.unique(cells.y, return_inverse=True)[1]
         pairs = partners(codes, PARTNERS, np.random.default_rng(0))
-        travel = travel_of_cells(cells.D, codes, pairs, steps.n_jobs)
+        kinds = None if type_key is None else np.unique(kinds_of(run, type_key)[cells.places], return_inverse=True)[1]
+        travel = travel_of_cells(cells.D, codes, pairs, kinds, steps.n_jobs)
         return [round(float(value), 6) for value in (travel.between - travel.within) / travel.unit]
 
     found = np.full(run.cells.n_obs, np.nan)
-    found[cells.places] = np.array(cached(run, "relevance", [PARTNERS, MOST_CELLS], compute), dtype=np.float64)
+    found[cells.places] = np.array(
+        cached(run, "relevance", [PARTNERS, MOST_CELLS, type_key], compute), dtype=np.float64
+    )
     return found
+
+
+def cell_map(
+    run: Run, drawn: DrawnCells, axes: Directions, type_key: str | None, found: np.ndarray
+) -> tuple[CellMap, list[str]]:
+    """The drawn cells of all samples along the first two axes, and the columns that cannot be coloured by."""
+    obs, rows = run.cells.obs, drawn.rows
+    z = np.asarray(run.cells.obsm[f"X_{run.key}"])
+    turned = (z[rows] - z.mean(axis=0)) @ axes.rotation[:2].T
+    if turned.shape[1] < 2:  # one component: spread over the height, for the eye only
+        turned = np.column_stack([turned[:, 0], np.random.default_rng(0).uniform(-1, 1, len(turned)) * turned.std()])
+    hidden = [name for name in obs.columns if str(name).startswith(f"{run.key}_")]
+    shown = with_order(run, obs).drop(columns=[*hidden, run.sample_key]).iloc[rows]
+    columns, unused = columns_of(shown, [run.label_key, *([type_key] if type_key else [])])
+    sample = column_of(run.sample_key, obs[run.sample_key].astype(str).iloc[rows], None)
+    assert sample is not None
+    columns += [Column("relevance", found[rows]), sample]
+    return CellMap(turned, columns, axes.share[:2].tolist(), run.cells.n_obs), unused
 
 
 def _patients(run: Run, names: list) -> np.ndarray | None:
@@ -176,21 +226,92 @@ def _patients(run: Run, names: list) -> np.ndarray | None:
     return obs[run.group_key].loc[names].to_numpy() if run.group_key in obs else None
 
 
-def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> dict[str, list]:
-    """By cell type, the share that its cells have in how much farther other labels are, with its interval."""
+def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> dict[str, Any]:
+    """By cell type, the share that its cells have in how much farther other labels are, with its interval.
 
-    def compute() -> dict[str, list]:
+    Of an ensemble it is out of bag. Shares are missing where it is not sure that other labels are farther.
+    """
+
+    def compute() -> dict[str, Any]:
         steps.begin("asking which cell types carry the difference", needed=True)
-        own = GroundMetric(np.eye(cells.D.shape[1]))
-        kinds = kinds_of(run, type_key)[cells.places]
-        found = annotation_relevance(
-            own, cells.D, cells.y, kinds, groups=_patients(run, cells.D.names), max_partners=PARTNERS,
-            n_jobs=steps.n_jobs, n_draws=DRAWS,
+        kinds, bags = _bags(run, cells, type_key)
+        names = [str(name) for name in bags[0].D.names]
+        found = relevance_in_bags(
+            bags, np.unique(run.classes.loc[names].to_numpy(), return_inverse=True)[1], kinds,
+            out_of_bag=len(bags) > 1, groups=_patients(run, names), n_draws=DRAWS, confidence=0.95,
+            max_partners=PARTNERS, random=np.random.RandomState(0), n_jobs=steps.n_jobs,
         )  # fmt: skip
         low, high = found.interval
         return {
-            "values": [str(value) for value in found.values], "share": found.share.tolist(), "low": low.tolist(),
-            "high": high.tolist(), "relevance": found.relevance.tolist(),
+            "values": kinds, "share": found.share.tolist(), "low": low.tolist(), "high": high.tolist(),
+            "relevance": found.relevance.tolist(), "out_of_bag": found.out_of_bag,
+            "sure": bool(found.total_interval[0] > 0),
         }  # fmt: skip
 
     return cached(run, "types", [type_key, PARTNERS, MOST_CELLS], compute)
+
+
+def _bags(run: Run, cells: DrawnCells, type_key: str) -> tuple[list[str], list[Bag]]:
+    """Cell types, and the members of an ensemble with the cells that they have drawn.
+
+    Of a single learner, of an older version, and where labels have no part in the metric: that and the drawn cells.
+    """
+    draws = [] if run.pool is None else [draw for draw in run.pool.draws if draw.inside is not None]
+    if not draws:
+        types, kinds = np.unique(kinds_of(run, type_key)[cells.places], return_inverse=True)
+        own = GroundMetric(np.eye(cells.D.shape[1]))
+        return types.tolist(), [Bag(cells.D, kinds, own, np.zeros(len(cells.D), dtype=bool))]
+    assert run.pool is not None
+    assert run.results is not None
+    types, codes, owner = drawn_kinds(run, type_key, run.results.samples)
+    learned = Distributions(np.zeros((codes.size, 1)), owner, annotations={"kind": codes})
+    bags = []
+    for draw in draws:
+        few = run.pool.few(learned, draw.seed)  # as the members have drawn them
+        D = few.with_points(draw.points.points)
+        metrics = [GroundMetric(components) for _, components in draw.members]
+        assert draw.inside is not None
+        bags += [Bag(D, few.annotations["kind"], metric, draw.inside) for metric in metrics]
+    return types.tolist(), bags
+
+
+def type_table(run: Run, type_key: str, found: dict[str, Any]) -> Table:
+    """A row per cell type, those first that carry most of the difference; then its share of the cells by label.
+
+    Shares are missing where other labels are not surely farther: there is nothing to share out.
+    """
+    counts = pd.crosstab(run.cells.obs[run.sample_key].astype(str), kinds_of(run, type_key))
+    shares = counts.div(counts.sum(axis=1), axis=0)
+    labels = run.classes.reindex(shares.index)
+    by_label = shares.groupby(labels.to_numpy()).mean()
+    how = "out of bag" if found["out_of_bag"] else "of samples that were learned from"
+    fields = [Field("Cell type"), Field("Share of difference", ".1%", bar=True, note=how), Field("Low", ".1%"),
+              Field("High", ".1%"), Field("Relevance", "+.3f", note=RELEVANCE)]  # fmt: skip
+    fields += [Field(f"Cells in {label}", ".1%") for label in by_label.index]
+    rows = []
+    for k, name in enumerate(found["values"]):
+        share = [found[part][k] if found["sure"] else None for part in ("share", "low", "high")]
+        rows.append([name, *share, found["relevance"][k], *(float(value) for value in by_label[name])])
+    best = np.array([found["relevance"][k] if row[1] is None else row[1] for k, row in enumerate(rows)], dtype=float)
+    rows = [rows[k] for k in np.argsort(-np.nan_to_num(best, nan=-np.inf), kind="stable")]
+    caption = f"Cell types (column {type_key!r}), with 95% intervals over samples, {how}"
+    return Table("types", caption, fields, rows, note=_note_on_types(found["out_of_bag"], found["sure"]))
+
+
+def _note_on_types(out_of_bag: bool, sure: bool) -> str:
+    bag = (
+        "Each two samples are compared by members of the ensemble that have not learned from both, so that labels have "
+        "no hold on noise: a type in which they do not differ has a share around 0 and, as a rule, an interval that "
+        "contains 0. That takes no permuted labels."
+        if out_of_bag
+        else "The metric was learned from these samples, so that types without a difference may get a part of it."
+    )
+    shared = (
+        "shared out among the types; intervals are over samples. Shares sum to 100%, and may be negative."
+        if sure
+        else "by type. There are no shares, because it is not sure that they are farther."
+    )
+    return (
+        f"How much farther cells are from cells of their type in other labels than in their own, {shared} {bag} The "
+        "last columns are the mean shares of cells: where they differ, labels differ in composition."
+    )

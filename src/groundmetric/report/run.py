@@ -18,19 +18,31 @@ import pandas as pd
 
 from .. import __version__
 from .._anndata.cohort import Labelled, read_cohort
+from .._anndata.scale import PANEL
 from .._anndata.source import Source
-from .._anndata.store import RUN_CELLS, EnsembleResults, Stored, check_parts, read_entry
+from .._anndata.store import (  # fmt: skip
+    RUN_CELLS,
+    RUN_PREDICTOR,
+    EnsembleResults,
+    Stored,
+    check_parts,
+    predictor_of,
+    read_entry,
+)
 from .._internal.cache import Cache
 from .._internal.tables import without_nan
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
+from ..estimators._pool import Pool
+from ..estimators.predictor import load_predictor
 from ..estimators.preprocessing import with_features
 from ..learning.options import read_parameters
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run
-FORMAT = 6  # of what is cached: with another number, and it is computed anew
+FORMAT = 7  # of what is cached: with another number, and it is computed anew
 MOST_STEPS = 5  # values of an ordered label up to which samples are compared by value
+ASIDE = 8.0  # seconds for what is done before and after all steps: imports, reading the run, drawing the page
 Log = Callable[[str], None]
 
 
@@ -70,8 +82,8 @@ class Steps:
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the budget."""
-        return float("inf") if self.budget is None else self.budget - (time.monotonic() - self.started)
+        """Seconds that are left of the budget, but for those that reading the run and drawing the page take."""
+        return float("inf") if self.budget is None else self.budget - ASIDE - (time.monotonic() - self.started)
 
     def affordable(self, most: int, seconds: float, spent: float = 0.0) -> int:
         """How many of at most so many tasks fit into what is left, each of so many seconds, after `spent` seconds."""
@@ -92,6 +104,18 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
     return f"{whole // 3600} h {round(whole % 3600 / 60)} min"
+
+
+def as_budget(seconds: float) -> str:
+    """A time that is enough, as `--budget` takes it.
+
+    >>> as_budget(42), as_budget(178), as_budget(7000)
+    ('42s', '3m', '2h')
+    """
+    for size, unit in ((1, "s"), (60, "m"), (3600, "h")):
+        if seconds <= 60 * size or unit == "h":
+            break
+    return f"{int(np.ceil(seconds / size))}{unit}"
 
 
 @dataclass(frozen=True)
@@ -191,6 +215,15 @@ class Run:
         """What an ensemble says of its training samples; None of a single learner."""
         return EnsembleResults.read(self.entry)
 
+    @cached_property
+    def pool(self) -> Pool | None:
+        """Members of an ensemble with the cells that they have drawn; None of a single learner."""
+        beside = None if self.folder is None else self.folder / RUN_PREDICTOR
+        if beside is not None and beside.exists():
+            return load_predictor(beside)._pool
+        predictor = predictor_of(self.entry, f"uns[{self.key!r}]['predictor']")
+        return None if predictor is None else predictor._pool
+
     @property
     def learner(self) -> dict[str, Any]:
         """The parameters of the learner, as numbers and text."""
@@ -228,8 +261,28 @@ class Run:
         return pd.Series(np.array(names, dtype=object)[which], labels.index)
 
     @property
+    def feature(self) -> str:
+        """What a feature is called; those of a panel may be anything."""
+        if not self.is_expression:
+            return "dimension"
+        return "gene" if int(self.entry.get("features", {}).get("n_features", PANEL + 1)) > PANEL else "feature"
+
+    @property
     def is_expression(self) -> bool:
         return self.stored.params.get("use_rep") is None
+
+
+def with_order(run: Run, obs: pd.DataFrame) -> pd.DataFrame:
+    """The same with ordered labels that are text as categories, from low to high."""
+    if not run.is_ordered or run.stored.labels.dtype.kind in "biuf":
+        return obs
+    order = run.stored.params.get("order")
+    if order is None and run.results is not None:
+        order = run.results.ordered_categories[0]
+    if order is None:
+        return obs
+    labels = obs[run.label_key].astype(object).map(str, na_action="ignore")
+    return obs.assign(**{run.label_key: pd.Categorical(labels, list(map(str, order)), ordered=True)})
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from scipy.cluster.hierarchy import leaves_list
 from .._anndata.store import EnsembleResults
 from ..interpret.axes import Layout
 from .content import Column, Field, SampleMap, Table, columns_of
-from .run import Run
+from .run import Run, with_order
 
 PREDICTED, PROBABILITY = "predicted (left out)", "its probability"  # columns of samples
 MOST_LABELS = 12  # classes of a confusion matrix
@@ -93,7 +93,7 @@ def sample_map(run: Run, found: Predictions | None) -> tuple[SampleMap, list[str
     distances = np.asarray(run.samples.obsp[f"{run.key}_{'out_of_bag' if out_of_bag else 'distances'}"])
     names = [str(name) for name in run.samples.obs_names]
     own = [name for name in run.samples.obs.columns if str(name).startswith(f"{run.key}_")]
-    shown = run.samples.obs.drop(columns=[*own, run.sample_key], errors="ignore")
+    shown = with_order(run, run.samples.obs).drop(columns=[*own, run.sample_key], errors="ignore")
     columns, unused = columns_of(shown, [run.label_key])
     layout = Layout(distances, columns[0].groups)
     order = leaves_list(layout.tree) if len(names) > 1 else np.arange(len(names))

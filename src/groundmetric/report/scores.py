@@ -30,7 +30,7 @@ from ..evaluation.permutation import PermutationTest
 from ..evaluation.scores import encode, score_codes
 from ..supervision.splits import Split
 from .content import Evaluation
-from .run import Run, Steps, cached, cohort_of, duration, learner_of, of_the_metric
+from .run import Run, Steps, as_budget, cached, cohort_of, learner_of, of_the_metric
 from .samples import Predictions
 
 # Each class counts the same in the score, and so it does in the votes.
@@ -45,6 +45,7 @@ MOST_DENSE = 5e7  # values: 200 MB
 CLUSTERED = 3000  # cells that cell types are found in, for their shares in all cells
 TEST_CELLS = 50  # of each sample in a permutation test: a quarter of the time, and hardly less power
 TRIAL = 2  # permutations that are timed before the others
+TRIAL_SHARE = 0.5  # of the time of learning, that they take at most: without it, there is no test
 FEWEST = 20  # permutations with which p can be below 0.05
 
 
@@ -274,8 +275,14 @@ def _row(found: Comparison, method: str) -> dict[str, Any]:
 
 def _test_against_chance(cohort: Cohort, permutations: int, steps: Steps) -> dict[str, Any]:
     """The permutation test with as many permutations as the budget allows, or a note why there is none."""
+    if steps.left < TRIAL_SHARE * float(cohort.run.findings.get("seconds") or 0.0):
+        more = as_budget((steps.budget or 0.0) + permutations)
+        return {
+            "test": None,
+            "notes": [f"Test against chance: no time is left for it; give e.g. --budget {more}."],
+        }
     test = _procedure(cohort, steps)
-    steps.begin("measuring how long a permutation of the labels takes")
+    steps.begin("measuring how long a permutation of the labels takes", needed=True)
     started = time.perf_counter()
     with recorded_warnings():
         trial = _procedure(cohort, Steps())(TRIAL)  # in this process: others take seconds to start
@@ -285,10 +292,11 @@ def _test_against_chance(cohort: Cohort, permutations: int, steps: Steps) -> dic
     number = steps.affordable(permutations, each, once)
     notes = []
     if number < permutations:
-        need = duration((steps.budget or 0.0) - steps.left + once + permutations * each)
-        left_out = f"{number} of {permutations} permutations" if number >= FEWEST else "none"
+        need = as_budget((steps.budget or 0.0) - steps.left + once + permutations * each)
+        few = "" if number >= FEWEST else f", too few for a p below 0.05 ({FEWEST} are needed)"
         notes.append(
-            f"Test against chance: {left_out} fit into the budget, at {each:.2g} s each; all need --budget {need}."
+            f"Test against chance: {number} of {permutations} permutations fit into the budget, at {each:.2g} s "
+            f"each{few}; all need --budget {need}."
         )
         if number < min(FEWEST, permutations):
             return {"test": None, "notes": notes}

@@ -150,7 +150,7 @@ def _chance(found: Evaluation) -> str:
     if test is None:
         return "Whether that is more than chance was not tested by permuting the labels."
     n = len(test["null"])
-    if test["p"] < SURE:
+    if test["p"] <= SURE:  # the smallest p of 19 permutations
         return f"With labels permuted, scores that high are rare (p = {test['p']:.2g}, {n} permutations)."
     return (
         f"Scores that high also come up with permuted labels (p = {test['p']:.2g}, {n} permutations): these data do "
@@ -182,37 +182,44 @@ def describe_stability(found: dict | None, genes: Table, feature: str) -> str | 
     """How many of the most important ones come up again, and how many are more than chance gives."""
     if found is None:
         return None
-    column, n = found["selected"], found["n_top"]
-    top = [str(row[1]) for row in genes.rows[:n]]
-    often = sum(found["rows"][name][column] >= 0.9 for name in top if name in found["rows"])
-    text = (
-        f"{found['how']}, {often} of the top {n} {feature}s are among the top {n} in at least 90% of the {found['of']}."
-    )
+    column, n, text = found["selected"], found["n_top"], ""
+    if column is not None:
+        top = [str(row[1]) for row in genes.rows[:n]]
+        often = sum(found["rows"][name][column] >= 0.9 for name in top if name in found["rows"])
+        text = (
+            f"{found['how']}, {often or 'none'} of the top {n} {feature}s {'is' if often == 1 else 'are'} among the "
+            f"top {n} in at least 90% of the {found['of']}."
+        )
     if found["q"] is None:
-        return text
+        return text or None
     sure = sum(row[found["q"]] < SURE for row in found["rows"].values())
     many = f"{sure or 'No'} {feature}{' stands' if sure == 1 else 's stand'}"
-    return f"{text} {many} out from what permuted labels give (q < {SURE})."
+    return f"{text} {many} out from what permuted labels give (q < {SURE}).".strip()
 
 
 def describe_types(types: Table | None) -> str | None:
     """The type that carries most of the difference; columns are type, share, low, high, …"""
-    if types is None or not types.rows or types.rows[0][1] is None:
+    if types is None or not types.rows:
         return None
+    if types.rows[0][1] is None:
+        return (
+            "Compared with cells of their own type, cells of other labels are not surely farther: no cell type can be "
+            "said to carry the difference."
+        )
     name, share, low, high = types.rows[0][:4]
     interval = "" if low is None else f" (95% interval {low:.0%} to {high:.0%})"
     return f"Of the difference between labels, {share:.0%}{interval} lies in {name}, more than in any other cell type."
 
 
-def describe_axis(axes: Sequence[Axis]) -> str | None:
-    """The first axis: its genes, its cells, its process."""
+def describe_axis(axes: Sequence[Axis], types: Table | None) -> str | None:
+    """The first axis: its genes, its process, and its cells where a cell type carries the difference."""
     first = next((axis for axis in axes if axis.ends is not None), None)
     if first is None or first.ends is None:
         return None
     low, high = first.ends
     text = f"{first.share:.0%} of the transport between labels runs along one axis, from {low} to {high}"
     text += f", of {enumerated([name for name, _ in first.genes[:3]])}"
-    if first.types:
+    if first.types and types is not None and types.rows[0][1] is not None:
         text += f", in {first.types[0][0]}"
     if first.processes is not None:
         text += f" (process: {first.processes.rows[0][0]})"
@@ -228,8 +235,6 @@ def describe_cautions(cautions: Sequence[Caution]) -> str:
 def _interval(row: dict) -> str:
     if row.get("low") is None:
         return ""
-    if row["low"] == row["high"]:  # all right, or all wrong: drawing samples anew cannot show how uncertain that is
-        return " (the same in every draw of samples, so that there is no interval)"
     return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"
 
 

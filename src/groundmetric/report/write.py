@@ -27,10 +27,11 @@ from matplotlib.path import Path as Outline
 from matplotlib.transforms import Affine2D
 
 from .. import pl
+from .._internal.docstrings import documented, parameter_texts
 from .._internal.files import write_whole
 from .._internal.tables import visible
 from ..interpret.course import epochs_in_words
-from ..pl.style import COLOURS, INK, MARKERS, STYLE, short
+from ..pl.style import COLOURS, INK, MARKERS, STYLE, write_names
 from .collect import collect
 from .content import CellMap, Column, Content, Evaluation, Part, SampleMap, as_data
 from .run import Log, Run
@@ -42,6 +43,7 @@ MOST_NAMED = 60  # samples up to which names are written beside marks
 Draw = Callable[[Axes], Any]
 
 
+@documented(parameter_texts(collect))
 def write(
     run: Run | str | os.PathLike,
     output: str | os.PathLike | None = None,
@@ -72,34 +74,20 @@ def write(
         Run, or the folder that `groundmetric learn` wrote.
     output : str, path or None, default=None
         File to write; None: report.html in the folder of the run. An older report is replaced, no other file is.
-    title : str or None, default=None
-        Title of the page; None: what tells the labels apart.
-    group_key : str or None, default=None
-        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together. None: that of
-        `tl.learn`, where it had one.
-    cell_type_key : str or None, default=None
-        Column of `obs` with the cell types; None: "cell_type" or the like, where there is one.
-    gene_sets : str, path or None, default=None
-        GMT file, to name the processes of the axes.
-    refits : int, default=20
-        Fits on samples drawn anew, for the stability of genes; 0: none. An ensemble needs none: its members tell.
-    permutations : int or None, default=None
-        Permutations of labels, to test scores and genes against chance; 0: no test. None: 99 of an ensemble, which
-        shares most of the work among them, and none of a single learner, each of which costs a whole evaluation.
-    evaluation : bool, default=True
-        Whether to score the metric on held-out samples, against quick baselines, and to test it.
-    budget : float or None, default=None
-        Seconds for all of this: permutations and refits are as many as fit. None: no limit.
+    {title}
+    {group_key}
+    {cell_type_key}
+    {gene_sets}
+    {refits}
+    {permutations}
+    {evaluation}
+    {budget}
     figures : str, path or None, default=None
         Folder for every figure as PNG and SVG, over older ones of the same names; None: no files.
-    parts : sequence of Part, default=()
-        Sections to add.
-    n_jobs : int or None, default=None
-        Threads or processes; None: one.
-    verbose : int, default=0
-        1 shows progress bars where there is a terminal.
-    log : function of str
-        Called with a line about each step that begins; the default does nothing.
+    {parts}
+    {n_jobs}
+    {verbose}
+    {log}
 
     Returns
     -------
@@ -218,6 +206,7 @@ def page(content: Content) -> str:
     )  # fmt: skip
     environment.filters["number"] = format
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    environment.filters["prose"] = prose
     text = environment.get_template("page.html.j2").render(
         content=content, figures=figures, inline=inline, epochs_in_words=epochs_in_words, asset=_asset,
         sample_table=sample_table(content.samples),
@@ -234,6 +223,19 @@ def _shown(data: Any) -> Any:
     if isinstance(data, dict):
         return {_shown(key): _shown(value) for key, value in data.items()}
     return [_shown(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def prose(text: str) -> Markup:
+    """Text for the page; commands and options are not broken between lines.
+
+    >>> prose("learn again with --batch site, by `groundmetric learn` & co")
+    Markup('learn again with <code>--batch</code> site, by <code>groundmetric learn</code> &amp; co')
+    """
+    parts = re.split(r"`([^`]+)`|(?<!\S)(--[a-z][a-z-]*)", visible(text))
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        part if k % 3 == 0 else code.format(part) for k, part in enumerate(parts) if part is not None
+    )
 
 
 def _asset(name: str) -> Markup:
@@ -307,10 +309,7 @@ def _draw_samples(samples: SampleMap, ax: Axes) -> None:
     if len(samples.names) > MOST_NAMED:
         return
     ax.margins(x=0.12)
-    for name, place in zip(samples.names, samples.places, strict=True):
-        text = ax.annotate(short(visible(name), 14), place, (3, 1.5), textcoords="offset points", fontsize=4.5,
-                           color=INK, parse_math=False, annotation_clip=False)  # fmt: skip
-        text.set_in_layout(False)
+    write_names(ax, [visible(name) for name in samples.names], samples.places)
 
 
 def _draw_distances(samples: SampleMap, ax: Axes) -> None:

@@ -16,6 +16,7 @@ from .._anndata.annotations import (  # fmt: skip
     Samples,
     Selection,
     draw,
+    find_column,
     labels_of,
     per_sample,
     reselect,
@@ -24,14 +25,12 @@ from .._anndata.annotations import (  # fmt: skip
 )
 from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry
-from .._internal.executor import Threads
 from ..distributions import Distributions
 from ..estimators._base import class_shares
-from ..interpret.flows import partners
+from ..interpret.flows import Shipments, for_each_pair, partners
 from ..learning.options import read_parameters
-from ..metrics.cost import euclidean
+from ..metrics.base import GroundMetric
 from ..supervision.splits import folds
-from ..transport import solve
 from .learn import Learner, Values, fit, make_learner
 
 
@@ -123,6 +122,7 @@ def cell_relevance(
     adata: Any,
     *,
     method: str = "plans",
+    cell_type_key: str | None = None,
     max_partners: int = 10,
     n_neighbors: int = 100,
     n_folds: int = 3,
@@ -139,7 +139,10 @@ def cell_relevance(
     ``method="plans"`` takes the optimal transport plans under the learned metric: how far a cell's mass travels to
     samples of other classes, less how far it travels to samples of its own. The mean over the cells of a sample is how
     much farther the sample is from other classes than from its own, so the relevances divide that difference among the
-    cells. They describe the samples that the metric was learned from, and are no test of it.
+    cells. They describe the samples that the metric was learned from, and are no test of it. With `cell_type_key`,
+    cells are compared with cells of their type, as far as masses allow: so does a report, and so do its shares of cell
+    types (`interpret.annotation_relevance`), which are out of bag besides. Without, cells that have changed push their
+    costs onto others, which must be their partners.
 
     ``method="held_out"`` is the paper's proxy: samples are held out again and again, genes are selected and a metric is
     learned from the others, and each held-out cell is classified by the training cells nearest to it. A cell that is
@@ -152,6 +155,8 @@ def cell_relevance(
         Cells in memory, after `tl.learn`; the results are added to its `obs`.
     method : {"plans", "held_out"}, default="plans"
         Relevance by transport plans, or by classification of held-out cells.
+    cell_type_key : str or None, default=None
+        Plans: column of `obs` with the type of each cell, with which it stays; None: a cell may travel to any other.
     max_partners : int, default=10
         Plans: samples of every class that a sample is compared with at most, drawn at random.
     n_neighbors : int, default=100
@@ -206,13 +211,20 @@ def cell_relevance(
         return
     if method != "plans":
         raise ValueError(f"method is {method!r}: expected 'plans' or 'held_out'")
-    found = relevance_by_plans(adata, key, max_partners, random_state, n_jobs)
+    found = relevance_by_plans(adata, key, max_partners, random_state, n_jobs, cell_type_key=cell_type_key)
     for name, values in found.items():
         adata.obs[f"{key}_{name}"] = values
 
 
 def relevance_by_plans(
-    adata: Any, key: str, max_partners: int, seed: int, n_jobs: int | None, labels: pd.Series | None = None
+    adata: Any,
+    key: str,
+    max_partners: int,
+    seed: int,
+    n_jobs: int | None,
+    labels: pd.Series | None = None,
+    *,
+    cell_type_key: str | None = None,
 ) -> pd.DataFrame:
     """Relevance of each cell, and how far it travels; `labels` stand in for those that were learned, same samples."""
     with Source(adata) as source:
@@ -221,10 +233,12 @@ def relevance_by_plans(
         labelled = [name for name in who.names if name in stored.labels.index]
         cells = drawn_cells(source, who, key, only=labelled)
         drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & np.isin(who.names, labelled)[who.codes]
+        types = None if cell_type_key is None else find_column(source.obs, cell_type_key, "cell_type_key")
+    kinds = None if types is None else pd.factorize(types)[0][drawn][cells.order]  # those without a type are alike
     labels = stored.labels if labels is None else labels
     codes = np.unique(labels.loc[cells.names].to_numpy(), return_inverse=True)[1]
     pairs = partners(codes, max_partners, np.random.default_rng(seed))
-    travel = travel_of_cells(cells, codes, pairs, n_jobs)
+    travel = travel_of_cells(cells, codes, pairs, kinds, n_jobs)
     between, within = travel.between, travel.within
     found = pd.DataFrame(index=adata.obs_names, columns=["relevance", "between", "within"], dtype=np.float64)
     rows = np.flatnonzero(drawn)[cells.order]
@@ -241,20 +255,18 @@ class Travel:
     unit: float  # mean distance between samples of different classes
 
 
-def travel_of_cells(cells: Distributions, codes: np.ndarray, pairs: np.ndarray, n_jobs: int | None) -> Travel:
-    """One plan per unordered pair; both samples take their part from it."""
+def travel_of_cells(
+    cells: Distributions, codes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray | None, n_jobs: int | None
+) -> Travel:
+    """One plan per unordered pair; both samples take their part from it. Kinds are the types of cells, or None."""
     ordered = {(int(a), int(b)) for a, b in pairs}
     unordered = sorted({(min(pair), max(pair)) for pair in ordered})
 
-    def solve_pair(pair: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, float]:
-        (x, a), (y, b) = (_block(cells, d) for d in pair)
-        cost = euclidean(x, y)
-        plan = solve(cost, a, b)
-        effort = plan.mass * cost[plan.rows, plan.cols]
-        return np.bincount(plan.rows, effort, a.size) / a, np.bincount(plan.cols, effort, b.size) / b, plan.value
+    def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray, float]:
+        return _per_mass(cells, plan.rows, plan.cost), _per_mass(cells, plan.cols, plan.cost), float(plan.cost.sum())
 
-    with Threads(n_jobs) as threads:
-        solved = threads.map(solve_pair, unordered)
+    space = GroundMetric(np.eye(cells.points.shape[1]))
+    solved = for_each_pair(cells, np.array(unordered), space, digest, n_jobs, kinds)
     sums = np.zeros((2, cells.points.shape[0]))  # to other classes, to the own
     counts = np.zeros((2, len(cells)))
     values = []
@@ -270,6 +282,8 @@ def travel_of_cells(cells: Distributions, codes: np.ndarray, pairs: np.ndarray, 
     return Travel(means[0], means[1], float(np.mean(values)))
 
 
-def _block(cells: Distributions, d: int) -> tuple[np.ndarray, np.ndarray]:
+def _per_mass(cells: Distributions, ends: np.ndarray, effort: np.ndarray) -> np.ndarray:
+    """How far a unit of mass of each cell of a sample travels; `ends` are the sample's cells in a plan."""
+    d = int(np.searchsorted(cells.bounds, ends[0], side="right")) - 1
     part = slice(cells.bounds[d], cells.bounds[d + 1])
-    return cells.points[part], cells.weights[part]
+    return np.bincount(ends - part.start, effort, part.stop - part.start) / cells.weights[part]
