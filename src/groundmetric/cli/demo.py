@@ -66,7 +66,7 @@ def make_demo(
     cohort: Mapping[str, Any] = COHORT,
     max_epochs: int | None = None,
     refits: int = 10,
-    permutations: int = 99,
+    permutations: int = 199,
     n_jobs: int | None = None,
     verbose: int = 0,
     log: Log = lambda line: None,

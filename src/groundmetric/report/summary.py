@@ -229,7 +229,7 @@ def describe_axis(axes: Sequence[Axis], types: Table | None) -> str | None:
 def describe_cautions(cautions: Sequence[Caution]) -> str:
     if not cautions:
         return "Nothing stood out: classes are large enough and alike in size, and no column goes with the label."
-    return f"{'; '.join(dict.fromkeys(caution.title for caution in cautions))}: see below."
+    return f"{'; '.join(dict.fromkeys(caution.title for caution in cautions))}: see “Read with care”."
 
 
 def _interval(row: dict) -> str:
