@@ -22,8 +22,8 @@ from ._averages import reference_metric
 from .learner import GroundMetricLearner
 
 KINDS = ("univariate", "anova", "learned")
-# Entries of all draws of points up to which they are kept as plain arrays.
-_MOST_DENSE = 25_000_000
+# Bytes up to which all draws of sparse points are kept as plain arrays.
+_MOST_DENSE = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Geometry:
 
 def _dense(D: Distributions, times: int) -> Distributions:
     """The distributions as a plain array, out of which members take columns, where so many of them have room."""
-    if not sparse.issparse(D.points) or times * np.prod(D.points.shape) > _MOST_DENSE:
+    if not sparse.issparse(D.points) or times * D.points.dtype.itemsize * np.prod(D.points.shape) > _MOST_DENSE:
         return D
     return D.with_points(D.points.toarray(), D.features)
 
