@@ -195,7 +195,7 @@ def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], 
     ensemble = getattr(source, "ensemble_", source)
     members = getattr(ensemble, "members_", ())
     used = [member for member in members if ensemble.weights_[member.kind] > 0]
-    if used and used[0].inside.size == len(D):
+    if used and list(ensemble._geometry.D.names) == list(D.names):
         return [Bag(D, kinds, member.metric, member.inside) for member in used], True
     unlabelled = len(members) > 0 and not used  # the metric is the Euclidean one
     return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], unlabelled
