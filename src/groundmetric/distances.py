@@ -55,7 +55,7 @@ def pairwise_distances(
     n_jobs: int | None = None,
     max_pivots: int | None = None,
     verbose: int = 0,
-    keep: str | os.PathLike | None = None,
+    keep: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> np.ndarray:
     """Wasserstein distances between all distributions of A and of B (or among those of A): exact, or by a variant.
@@ -115,7 +115,7 @@ def bounded_distances(
     n_jobs: int | None = None,
     max_pivots: int | None = None,
     verbose: int = 0,
-    keep: str | os.PathLike | None = None,
+    keep: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> BoundedDistances:
     """Wasserstein distances as in `pairwise_distances`, with bounds of the optimal values and the status of the solves.

@@ -107,7 +107,7 @@ class Distributions:
         if np.any(np.diff(codes) < 0):  # points already together are not copied
             order = np.argsort(codes, kind="stable")
             points = points[order]
-        self.names: list = names
+        self.names: list[Hashable] = names
         self._numberings: list[np.ndarray] | None = []
         self.points = points
         self.order = order

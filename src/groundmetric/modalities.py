@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class Modalities:
             if not isinstance(D, Distributions):
                 raise TypeError(f"modality {modality!r} is a {type(D).__name__}: expected Distributions")
         first, names = next(iter(parts.items()))
-        self.names: list = names.names
+        self.names: list[Hashable] = names.names
         self.parts = {str(modality): _in_order(D, self.names, modality, first) for modality, D in parts.items()}
 
     @classmethod
@@ -255,7 +255,7 @@ class Modalities:
         return [np.array(rows) for rows in found]
 
 
-def _bounds(D: Distributions) -> zip:
+def _bounds(D: Distributions) -> Iterator[tuple[int, int]]:
     return zip(D.bounds[:-1], D.bounds[1:], strict=True)
 
 
@@ -268,7 +268,7 @@ def _places(D: Distributions, d: int, modality: str, name: Any) -> dict[Any, int
     return found
 
 
-def _in_order(D: Distributions, names: list, modality: str, first: str) -> Distributions:
+def _in_order(D: Distributions, names: list[Hashable], modality: str, first: str) -> Distributions:
     """The distributions in the order of the first modality, which must be the same ones."""
     place = {name: k for k, name in enumerate(D.names)}
     lacking = [name for name in names if name not in place]

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse as matrices
 
-from ._anndata import need
 from ._anndata.annotations import SELECTED, above_average, check_draw, draw, samples_of
 from ._anndata.scale import moments, warn_of_counts
 from ._anndata.source import Source, layout, read
 from ._anndata.spatial import check_coordinates, neighborhood_means, side_by_side, standardised_coordinates
-from ._internal.validation import ParameterError, check_number
+from ._internal.validation import ParameterError, check_number, need
 
 __all__ = ["select_genes", "spatial", "subsample"]
 

@@ -66,11 +66,11 @@ class KernelLocator:
     numba asks its locators one after the other; this one answers for the files of this package only.
     """
 
-    def __init__(self, kernel: Callable, file: str, folder: str) -> None:
+    def __init__(self, kernel: Callable[..., Any], file: str, folder: str) -> None:
         self._line, self._file, self._folder = kernel.__code__.co_firstlineno, file, folder
 
     @classmethod
-    def from_function(cls, kernel: Callable, file: str) -> KernelLocator | None:
+    def from_function(cls, kernel: Callable[..., Any], file: str) -> KernelLocator | None:
         if not Path(os.path.abspath(file)).is_relative_to(_PACKAGE) or not os.path.exists(file):
             return None
         return cls(kernel, file, folder_for(os.path.dirname(os.path.abspath(file)), config.CACHE_DIR))  # type: ignore[attr-defined]

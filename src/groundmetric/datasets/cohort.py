@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ _POSITIVE = (lambda value: value > 0, "a number above 0")
 _SPREAD = (lambda value: value >= 0, "a number of at least 0")
 _SHARE = (lambda value: 0 <= value <= 1, "a number from 0 to 1")
 _ANY = (lambda value: True, "a number")
-_EXPECTED = {
+_EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "n_genes": _WHOLE, "samples_per_patient": _WHOLE, "n_batches": _WHOLE,
     "n_markers": _COUNT, "n_programme_genes": _COUNT,
     "cells_per_sample": _POSITIVE, "concentration": _POSITIVE, "library_size": _POSITIVE,

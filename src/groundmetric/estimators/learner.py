@@ -365,7 +365,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             progress_bar(self.max_epochs, "learning", "epoch", show=bool(self.verbose)) as bar,
         ):
 
-            def show(history: dict[str, list]) -> None:
+            def show(history: dict[str, list[Any]]) -> None:
                 held_out = history["validation_loss"][-1]
                 shown = {"held-out loss": f"{held_out:.3f}"} if np.isfinite(held_out) else {}
                 bar.set_postfix({"triplets that pull": f"{history['active'][-1]:.0%}", **shown}, refresh=False)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .._internal.arrays import Damaged
+from .._internal.files import Damaged
 from .._internal.validation import aligned, label_array
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
@@ -114,7 +114,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         check_is_fitted(self, "metric_")
         return self._typicality(self._pool.euclidean_distances(self._checked(X)).min(axis=1))
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write what predictions need to one file, whole or not at all; `load` reads it. No pickle is involved.
 
         It holds the models, the members that have a share in predictions, and of the training points those that members
@@ -129,7 +129,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         write_file(path, *self.pack())
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> Any:
+    def load(cls, path: str | os.PathLike[str]) -> Any:
         """Read what `save` wrote.
 
         Parameters
@@ -406,7 +406,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
         return super().score(D, ordered_values(y, D), aligned(sample_weight, D.roll, "sample_weight"))
 
 
-def load_predictor(path: str | os.PathLike) -> Any:
+def load_predictor(path: str | os.PathLike[str]) -> Any:
     """Read a file that `save` of any of these estimators wrote.
 
     A file may come from anybody, so nothing in it is believed; whatever is wrong is a ValueError that names the file.

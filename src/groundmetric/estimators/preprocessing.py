@@ -85,7 +85,7 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         points = image(self.transformer_, D.points)
         return D.with_points(points, self._names_out(D.features, points.shape[1]))
 
-    def _names_out(self, features: list | None, n_features: int) -> list[str] | None:
+    def _names_out(self, features: list[str] | None, n_features: int) -> list[str] | None:
         """Names of the transformed features, where the transformer knows them and these have names."""
         if features is None or not hasattr(self.transformer_, "get_feature_names_out"):
             return None
@@ -154,7 +154,7 @@ class Prepared(BaseEstimator):
     def _show(self, points: Any) -> Any:
         raise NotImplementedError
 
-    def _names(self, features: list | None) -> list | None:
+    def _names(self, features: list[str] | None) -> list[str] | None:
         return None
 
 
@@ -203,7 +203,7 @@ class SelectedFeatures(Prepared):
     def _show(self, points: Any) -> Any:
         return points[:, self.places_]
 
-    def _names(self, features: list | None) -> list | None:
+    def _names(self, features: list[str] | None) -> list[str] | None:
         return None if features is None else [features[place] for place in self.places_]
 
 

@@ -243,7 +243,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             for space in spaces
         }
         settings.sort(key=lambda setting: setting.name not in own)  # first, so that they stay where others do the same
-        self.scores_: list[dict] = []
+        self.scores_: list[dict[str, Any]] = []
         tried: list[Setting] = []
         with (
             Parallel(n_jobs=self.n_jobs, max_nbytes=None) as parallel,

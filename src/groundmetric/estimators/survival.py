@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._internal.arrays import Damaged
+from .._internal.files import Damaged
 from .._internal.validation import real_array
 from ..supervision.survival import (
     SurvivalTimes,

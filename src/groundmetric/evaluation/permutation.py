@@ -380,7 +380,7 @@ def exchangeable(codes: np.ndarray, groups: Any = None, strata: Any = None) -> E
     if np.all(codes == codes[first][members]):
         blocks = [[block] for block in _blocks(stratum[first])]
         return _checked(Exchangeability(members, codes[first], blocks, f"groups{within}"))
-    by_size: dict[tuple, list[np.ndarray]] = {}
+    by_size: dict[tuple[Any, ...], list[np.ndarray]] = {}
     for block in _blocks(members):
         by_size.setdefault((block.size, stratum[block[0]]), []).append(block)
     differ = any(len({tuple(sorted(codes[block])) for block in blocks}) > 1 for blocks in by_size.values())

@@ -275,7 +275,7 @@ def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
     return np.maximum(block, 0.0)
 
 
-def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable, Any, Any]:
+def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable[..., np.ndarray], Any, Any]:
     """The method's distances between points; where it projects them, that is done once and not for every block."""
     metric: Any = getattr(method, "metric_", None)
     plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances

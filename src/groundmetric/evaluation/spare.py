@@ -280,7 +280,7 @@ class _Votes:
                 "covariate out, or give no groups"
             )
         nearest, indices = k_nearest(among, min(self.n_neighbors, len(among) - 1))
-        how: Callable = _correlation_of_votes if covariate.is_ordered else _scaled_f1
+        how: Callable[..., float] = _correlation_of_votes if covariate.is_ordered else _scaled_f1
         score = how(nearest, indices, covariate.values)
         drawn = [how(nearest, indices, random.permutation(covariate.values)) for _ in range(self.n_permutations)]
         chance = float(np.mean(drawn))
@@ -329,7 +329,7 @@ def _trajectory(distances: np.ndarray, covariate: _Covariate, root: Hashable | N
 
 def _place_of(root: Hashable, roll: Roll, places: np.ndarray) -> int:
     """Position of the root among the samples that have a value."""
-    names: list = list(range(roll.size)) if roll.names is None else list(roll.names)
+    names: list[Hashable] = list(range(roll.size)) if roll.names is None else list(roll.names)
     if root not in names:
         raise ValueError(f"root is {root!r}, which is none of the {len(names)} samples, e.g. {names[0]!r}")
     at = np.flatnonzero(places == names.index(root))
@@ -431,7 +431,7 @@ def out_of_fold_distances(method: Any, D: Any, y: Any, *, cv: Any = 5, groups: A
     return found
 
 
-def _splits_of_all(cv: Any, labels: np.ndarray, groups: list | None, roll: Roll) -> list[Split]:
+def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, roll: Roll) -> list[Split]:
     """Splits whose test parts are all distributions, each once."""
     if isinstance(cv, int | np.integer):
         check_classes(labels)

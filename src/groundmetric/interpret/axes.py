@@ -65,7 +65,7 @@ class Axes:
     variance: np.ndarray
     classes: np.ndarray
     positions: np.ndarray
-    values: list
+    values: list[Any]
     between: np.ndarray
     within: np.ndarray
 

@@ -244,7 +244,7 @@ class _Case(NamedTuple):
 
     def exchange(self) -> Exchangeability | None:
         """What may be permuted: values among distributions, or groups, of the same labels; None where nothing may."""
-        strata: list = self.labels.tolist()
+        strata: list[Any] = self.labels.tolist()
         if self.by_group:
             assert self.groups is not None
             strata = [tuple(np.sort(self.labels[self.groups == group])) for group in self.groups]

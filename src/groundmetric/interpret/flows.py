@@ -53,7 +53,7 @@ class Flow:
 
     source: str
     target: str
-    values: list
+    values: list[Any]
     mass: np.ndarray
     cost: np.ndarray
     n_pairs: int

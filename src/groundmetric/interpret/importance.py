@@ -55,7 +55,7 @@ class FeatureReading:
     highest: np.ndarray
     lowest: np.ndarray
     difference: np.ndarray
-    values: list
+    values: list[Any]
     differences: np.ndarray
 
     @property

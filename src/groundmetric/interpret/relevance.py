@@ -63,7 +63,7 @@ class AnnotationRelevance:
     (['centre', 'high', 'low'], 'centre', (2, 3))
     """
 
-    values: list
+    values: list[Any]
     mass: np.ndarray
     relevance: np.ndarray
     share: np.ndarray
@@ -204,7 +204,7 @@ def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], 
 def relevance_in_bags(
     bags: Sequence[Bag],
     codes: np.ndarray,
-    values: list,
+    values: list[Any],
     *,
     out_of_bag: bool,
     groups: Any,

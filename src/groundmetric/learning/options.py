@@ -90,11 +90,11 @@ class Checkpoint:
     10.0
     """
 
-    path: str | os.PathLike
+    path: str | os.PathLike[str]
     every: float = 60.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike):
+        if not isinstance(self.path, str | os.PathLike[str]):
             raise TypeError(f"path of the checkpoint is {self.path!r}: expected the name of a file")
         check_number("every", self.every, low=0.0)
 

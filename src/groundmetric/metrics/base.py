@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from .._internal.points import check_features
 from .._internal.validation import real_array
-from ..distributions import Distributions, check_features
+from ..distributions import Distributions
 from .cost import euclidean, manhattan
 
 # Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
@@ -334,7 +335,7 @@ class GroundMetric:
         """
         return self.cost.between(x, y)
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved.
 
         An older metric at this path is replaced; a file of any other kind is an error.
@@ -349,7 +350,7 @@ class GroundMetric:
         write(self, path)
 
     @staticmethod
-    def load(path: str | os.PathLike, *, feature_map: Any = None) -> GroundMetric:
+    def load(path: str | os.PathLike[str], *, feature_map: Any = None) -> GroundMetric:
         """Read a metric that `save` wrote.
 
         Parameters
@@ -385,7 +386,7 @@ class EuclideanMetric(GroundMetric):
         self.variances = None
 
     @property
-    def components(self) -> np.ndarray:  # type: ignore[override]
+    def components(self) -> np.ndarray:
         return np.eye(self._n_features)
 
     @property

@@ -12,8 +12,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
+from .._internal.points import check_features
 from .._internal.validation import real_array
-from ..distributions import Distributions, check_features
+from ..distributions import Distributions
 from .base import Cost, GroundMetric
 
 # Points whose images go into a saved file, to recognise the map when it is given back.
@@ -64,7 +65,7 @@ class DiagonalMetric(GroundMetric):
         self._describe(features, variances, cost)
 
     @property
-    def components(self) -> np.ndarray:  # type: ignore[override]
+    def components(self) -> np.ndarray:
         rows = np.zeros((self.n_components, self.n_features))
         rows[np.arange(self.n_components), self._used] = self.weights[self._used]
         return rows
@@ -129,7 +130,7 @@ class MappedMetric(GroundMetric):
         self.probes = np.zeros((1, self._n_features)) if probes is None else np.asarray(probes, dtype=np.float64)
 
     @property
-    def components(self) -> np.ndarray:  # type: ignore[override]
+    def components(self) -> np.ndarray:
         raise TypeError(
             "this metric is linear in mapped features only: `metric.inner.components` are the weights of those"
         )
@@ -195,7 +196,7 @@ class BlendedMetric(GroundMetric):
         self.variances = other.variances if one.variances is None else one.variances
 
     @property
-    def components(self) -> np.ndarray:  # type: ignore[override]
+    def components(self) -> np.ndarray:
         raise TypeError("an average of distances is no Mahalanobis distance: blend(..., of='matrices') gives one")
 
     @property

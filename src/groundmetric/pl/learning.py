@@ -197,7 +197,7 @@ def confusion(
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = ax.figure.colorbar(image, ax=ax, label="share of the row (%)", pad=0.03, shrink=0.9)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
     return finish(ax, "confusion", save, show)
 
 

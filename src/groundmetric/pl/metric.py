@@ -144,7 +144,7 @@ def components(
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = ax.figure.colorbar(image, ax=ax, label="weight × spread", pad=0.03)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
     return finish(ax, "components", save, show)
 
 

@@ -249,7 +249,7 @@ def _panel(ax: Axes | None, map_: Map, coloured: Classes | Numbers, title: str) 
         look: dict[str, Any] = {"s": np.clip(6000 / x.size, 0.4, 8.0), "lw": 0, "rasterized": x.size > 5000}
         if isinstance(coloured, Numbers):
             marks = ax.scatter(x[order], up[order], c=coloured.values[order], cmap="viridis", **look)
-            ax.figure.colorbar(marks, ax=ax, pad=0.03, shrink=0.8).outline.set_visible(False)  # type: ignore[operator]
+            ax.figure.colorbar(marks, ax=ax, pad=0.03, shrink=0.8).outline.set_visible(False)
         else:
             ax.scatter(x[order], up[order], c=np.array(coloured.colours)[coloured.codes[order]], **look)
             legends.beside(ax, _handles(ax, np.column_stack([x, up]), coloured))

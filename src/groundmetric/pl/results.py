@@ -185,7 +185,7 @@ def flow(
             face = shades(colours(distance[band.row, band.col]))
             ax.add_patch(PathPatch(band.path, fc=face, ec="none", alpha=0.75))
         bar = ax.figure.colorbar(mpl.cm.ScalarMappable(colours, shades), ax=ax, label="distance", pad=0.02, shrink=0.9)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
         names = [short(value, _LONGEST) for value in result.values]
         room, letters = _room_for(names, ax)
         for x, starts, sizes, align in ((0.0, left, mass.sum(axis=1), "right"), (1.0, right, mass.sum(axis=0), "left")):

@@ -290,7 +290,7 @@ def _draw_matrix(ax: Axes | None, found: Matrix, order: str) -> Axes:
         # Inside of the axes' own frame of reference, so that it stays beside the matrix, which is always a square.
         beside = ax.inset_axes((1.0 + _BAR / side(ax), 0.05, 0.1 / side(ax), 0.9))
         bar = ax.figure.colorbar(image, cax=beside, label=found.title)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
         if groups:
             _add_legend(ax, groups, 1.0 if clusters is None else 1.02 + _TREE)
         figure: Any = ax.figure
@@ -336,7 +336,7 @@ def _draw_numbers(ax: Axes, positions: np.ndarray, numbers: Numbers, filled: np.
     marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())
     bar = ax.figure.colorbar(marks, ax=ax, label=label, pad=0.03)
     bar.ax.set_gid("legend")
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
 
 
 def _dress(ax: Axes, names: tuple[str, str]) -> None:

@@ -250,7 +250,7 @@ def _legend_rows(ax: Axes) -> int:
 
 
 Palette = Mapping[Any, str] | Sequence[str] | None
-Save = bool | str | os.PathLike | None
+Save = bool | str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ class Run:
     key: str = "groundmetric"
 
     @classmethod
-    def open(cls, folder: str | os.PathLike, cells: str | os.PathLike | None = None) -> Run:
+    def open(cls, folder: str | os.PathLike[str], cells: str | os.PathLike[str] | None = None) -> Run:
         """Read the folder that `groundmetric learn` wrote.
 
         Parameters

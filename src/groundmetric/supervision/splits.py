@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | 
     return np.array([place[value] for value in values], dtype=np.intp)
 
 
-def group_list(groups: Any, roll: Roll, name: str = "groups") -> list | None:
+def group_list(groups: Any, roll: Roll, name: str = "groups") -> list[Hashable] | None:
     """The group (or stratum) of each distribution, in the order of the roll where they carry names."""
     if groups is None:
         return None
@@ -283,7 +283,7 @@ def leave_one_out(y: Any) -> list[Split]:
     return Splits(LeaveOneOut().split(np.zeros(len(y))), numbered(y))
 
 
-class Splits(list):
+class Splits(list[Split]):
     """A list of (train, test) places, which knows the names that the labels had, whose places they are.
 
     Labels that are sorted by name give places in that order; `compare` and others translate them to the order of their
@@ -346,7 +346,7 @@ def _shuffled_groups(
     _, codes = np.unique(labels, return_inverse=True)
     counts = np.zeros((members.max() + 1, codes.max() + 1))
     np.add.at(counts, (members, codes), 1)  # distributions of each group and class
-    taken: dict[frozenset, None] = {}
+    taken: dict[frozenset[int], None] = {}
     for _ in range(n_splits):
         drawn = [_draw(counts, test_size, random) for _ in range(_CANDIDATES)]
         fresh = [(fault, chosen) for fault, chosen in drawn if chosen not in taken]
@@ -360,7 +360,9 @@ def _shuffled_groups(
     return [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
 
 
-def _draw(counts: np.ndarray, test_size: float, random: np.random.RandomState) -> tuple[tuple, frozenset]:
+def _draw(
+    counts: np.ndarray, test_size: float, random: np.random.RandomState
+) -> tuple[tuple[int, int, float], frozenset[int]]:
     """One random set of test groups, and how far it is from what is wanted: lower is better."""
     order = random.permutation(len(counts))
     filled = np.cumsum(counts[order].sum(axis=1))

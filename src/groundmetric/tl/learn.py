@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -169,7 +169,11 @@ def fit(
 
 
 def _fit_ensemble(
-    learner: GroundMetricEnsemble, D: Distributions, labels: pd.Series, groups: list | None, strata: np.ndarray | None
+    learner: GroundMetricEnsemble,
+    D: Distributions,
+    labels: pd.Series,
+    groups: list[Hashable] | None,
+    strata: np.ndarray | None,
 ) -> tuple[Predictor, EnsembleResults]:
     """Fit a predictor on the ensemble, and so the ensemble: what is scored is what predicts new samples."""
     names, numbers = np.asarray(labels.astype(str) if isinstance(labels.dtype, pd.CategoricalDtype) else labels), None
@@ -264,8 +268,8 @@ def learn(
     batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
-    genes: str | int | Sequence | None = None,
-    order: Sequence | None = None,
+    genes: str | int | Sequence[Any] | None = None,
+    order: Sequence[Any] | None = None,
     n_cells: int | None = 1000,
     resample: bool = False,
     key_added: str = "groundmetric",

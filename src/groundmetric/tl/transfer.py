@@ -325,7 +325,7 @@ def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str
     warnings.warn(found, UserWarning, stacklevel=5)
 
 
-def _seen(result: ad.AnnData, names: list) -> np.ndarray:
+def _seen(result: ad.AnnData, names: list[Any]) -> np.ndarray:
     """Which samples have the name of a training sample, with a warning."""
     seen = np.isin(result.obs_names, names)
     if seen.any():
