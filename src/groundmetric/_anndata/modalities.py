@@ -50,7 +50,7 @@ def read_modalities(
 
 
 def _opened(mdata: Any) -> Any:
-    if not isinstance(mdata, str | os.PathLike[str]):
+    if not isinstance(mdata, str | os.PathLike):
         return mdata
     need("mudata", "reading .h5mu files", extra="mudata")
     import mudata

@@ -41,7 +41,7 @@ class Source:
 
     def __init__(self, cells: Any) -> None:
         self._file: Any = None
-        if isinstance(cells, str | os.PathLike[str]):
+        if isinstance(cells, str | os.PathLike):
             self._open(Path(cells))
         elif isinstance(cells, ad.AnnData):
             self.adata: Any = cells

@@ -333,7 +333,7 @@ def trained_from(trained: Any, key: str) -> Trained:
     beside: Path | None = None
     if isinstance(trained, GroundMetric):
         return Trained(_bare(trained, key), None)
-    if isinstance(trained, str | os.PathLike[str]):
+    if isinstance(trained, str | os.PathLike):
         path = Path(trained)
         if path.is_dir() and path.suffix != ".zarr":
             if not (path / RUN_CELLS).exists():

@@ -94,7 +94,7 @@ class Checkpoint:
     every: float = 60.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike[str]):
+        if not isinstance(self.path, str | os.PathLike):
             raise TypeError(f"path of the checkpoint is {self.path!r}: expected the name of a file")
         check_number("every", self.every, low=0.0)
 
