@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._internal.executor import Threads, in_this_process, progress_bar, write_line
+from ._internal.types import DistributionsLike
 from .distributed import configured_backend, solve_pairs
 from .distributions import Distributions, as_distributions
 from .metrics.base import GroundMetric
@@ -47,8 +48,8 @@ def __dir__() -> list[str]:
 
 
 def pairwise_distances(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     metric: GroundMetric | str = "euclidean",
     *,
     solver: str | Solver = "exact",
@@ -107,8 +108,8 @@ def pairwise_distances(
 
 
 def bounded_distances(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     metric: GroundMetric | str = "euclidean",
     *,
     solver: str | Solver = "exact",
@@ -247,8 +248,8 @@ def _as_matrix(
 
 
 def kneighbors(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     n_neighbors: int = 5,
     metric: GroundMetric | str = "euclidean",
     *,
@@ -295,8 +296,8 @@ def kneighbors(
 
 
 def search_neighbors(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     n_neighbors: int = 5,
     metric: GroundMetric | str = "euclidean",
     *,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
+from ._internal.types import FilePath, GenesLike
 from ._internal.validation import ParameterError, check_number
 from .distributions import Distributions
 from .metrics.base import Cost, GroundMetric
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from mudata import MuData
 
 # Annotation of points that says which cell they are, in every modality.
 CELL = "cell"
@@ -57,13 +62,13 @@ class Modalities:
     @classmethod
     def from_mudata(
         cls,
-        mdata: Any,
+        mdata: MuData | FilePath | Mapping[str, AnnData],
         sample_key: str,
         *,
         modalities: Sequence[str] | None = None,
         layer: Mapping[str, str] | None = None,
         use_rep: Mapping[str, str] | None = None,
-        genes: Any = None,
+        genes: Mapping[str, GenesLike] | None = None,
         n_cells: int | None = 1000,
         random_state: int = 0,
     ) -> Modalities:
@@ -167,7 +172,7 @@ class Modalities:
         found.annotations = {CELL: first.annotations[CELL][rows[0]]}
         return found
 
-    def joint_metric(self, metrics: Mapping[str, Any], weights: Mapping[str, float]) -> GroundMetric:
+    def joint_metric(self, metrics: Mapping[str, GroundMetric | str], weights: Mapping[str, float]) -> GroundMetric:
         """The metric between cells whose squared distance is a weighted sum of those of the modalities.
 
         Each modality counts in units of the spread of its points under its metric, so that with equal weights all

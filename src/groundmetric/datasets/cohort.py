@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._internal.types import RandomState
 from .._internal.validation import need
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def make_cohort(
     library_spread: float = 0.3,
     dispersion: float = 0.3,
     normalise: bool = True,
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> AnnData:
     """Simulated cohort of patients whose conditions differ by one programme of genes in one cell type.
 

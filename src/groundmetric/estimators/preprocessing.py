@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import DistributionsLike, LabelsLike, Transformer
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..metrics.forms import fit_map, image
@@ -42,10 +43,10 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, transformer: Any) -> None:
+    def __init__(self, transformer: Transformer) -> None:
         self.transformer = transformer
 
-    def fit(self, X: Any, y: Any = None) -> PointwiseTransformer:
+    def fit(self, X: DistributionsLike, y: LabelsLike | None = None) -> PointwiseTransformer:
         """Fit a copy of the transformer to all points.
 
         Parameters
@@ -65,7 +66,7 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         self.n_features_in_ = D.shape[1]
         return self
 
-    def transform(self, X: Any) -> Distributions:
+    def transform(self, X: DistributionsLike) -> Distributions:
         """The same distributions of transformed points.
 
         Parameters

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._internal.executor import progress_bar
+from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
 from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
@@ -22,12 +23,12 @@ _REHEARSAL_SIZE, _REHEARSAL_POINTS = 3, 30
 
 
 def compare(
-    methods: Mapping[str, Any],
-    D: Any,
-    y: Any,
+    methods: Mapping[str, Estimator],
+    D: DistributionsLike,
+    y: LabelsLike,
     *,
-    cv: Any = None,
-    groups: Any = None,
+    cv: SplitsLike = None,
+    groups: LabelsLike | None = None,
     n_neighbors: int = 5,
     n_point_neighbors: int = 100,
     weights: str = "distance",

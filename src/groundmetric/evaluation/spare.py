@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.stats import rankdata
 from sklearn.utils import check_random_state
 
+from .._internal.types import ColumnsLike, DistributionsLike, Estimator, LabelsLike, RandomState, SplitsLike
 from .._internal.validation import (
     Roll,
     aligned_square,
@@ -153,17 +155,17 @@ class SpareScores:
 
 
 def spare(
-    distances: Any,
+    distances: ArrayLike,
     *,
-    relevant: Any = None,
-    technical: Any = None,
-    trajectory: Any = None,
+    relevant: ColumnsLike | None = None,
+    technical: ColumnsLike | None = None,
+    trajectory: LabelsLike | None = None,
     root: Hashable | None = None,
-    replicates: Any = None,
-    groups: Any = None,
+    replicates: LabelsLike | None = None,
+    groups: LabelsLike | None = None,
     n_neighbors: int = 3,
     n_permutations: int = 200,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
 ) -> SpareScores:
     """SPARE's measures: information retained, batch removed, trajectory, robustness of replicates.
 
@@ -383,7 +385,9 @@ def _replicates(distances: np.ndarray, of: np.ndarray | None) -> MeasuredScore:
     return MeasuredScore(REPLICATES, "replicates", FOSCTTM, float(np.mean(farther)), 0.5, n_samples)
 
 
-def out_of_fold_distances(method: Any, D: Any, y: Any, *, cv: Any = 5, groups: Any = None) -> np.ndarray:
+def out_of_fold_distances(
+    method: Estimator, D: DistributionsLike, y: LabelsLike, *, cv: SplitsLike = 5, groups: LabelsLike | None = None
+) -> np.ndarray:
     """Distances from each distribution to all others, under a method that was fitted without it.
 
     Row i holds what a new distribution i would see: the metric has learned from other distributions only. Metrics of

@@ -65,7 +65,7 @@ class DiagonalMetric(GroundMetric):
         self._describe(features, variances, cost)
 
     @property
-    def components(self) -> np.ndarray:
+    def components(self) -> np.ndarray:  # type: ignore[override]
         rows = np.zeros((self.n_components, self.n_features))
         rows[np.arange(self.n_components), self._used] = self.weights[self._used]
         return rows
@@ -130,7 +130,7 @@ class MappedMetric(GroundMetric):
         self.probes = np.zeros((1, self._n_features)) if probes is None else np.asarray(probes, dtype=np.float64)
 
     @property
-    def components(self) -> np.ndarray:
+    def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError(
             "this metric is linear in mapped features only: `metric.inner.components` are the weights of those"
         )
@@ -196,7 +196,7 @@ class BlendedMetric(GroundMetric):
         self.variances = other.variances if one.variances is None else one.variances
 
     @property
-    def components(self) -> np.ndarray:
+    def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError("an average of distances is no Mahalanobis distance: blend(..., of='matrices') gives one")
 
     @property

@@ -49,7 +49,7 @@ class NeuralMetric(GroundMetric):
         return self._inside.module
 
     @property
-    def components(self) -> np.ndarray:
+    def components(self) -> np.ndarray:  # type: ignore[override]
         raise TypeError("a network is no Mahalanobis distance: it has no components; see `metric.module`")
 
     @property

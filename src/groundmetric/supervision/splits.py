@@ -15,6 +15,7 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import check_random_state
 
+from .._internal.types import LabelsLike, RandomState
 from .._internal.validation import Roll, aligned, check_labels, check_number, is_missing, numbered, refuse_mask
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -127,7 +128,12 @@ _CANDIDATES = 50
 
 
 def shuffled(
-    y: Any, *, groups: Any = None, n_splits: int = 10, test_size: float = 0.2, random_state: Any = None
+    y: LabelsLike,
+    *,
+    groups: LabelsLike | None = None,
+    n_splits: int = 10,
+    test_size: float = 0.2,
+    random_state: RandomState = None,
 ) -> list[Split]:
     """Repeated random splits that keep the class shares; test parts of different splits may overlap.
 
@@ -184,7 +190,12 @@ def shuffled(
 
 
 def folds(
-    y: Any, *, groups: Any = None, n_splits: int = 5, n_repeats: int = 1, random_state: Any = None
+    y: LabelsLike,
+    *,
+    groups: LabelsLike | None = None,
+    n_splits: int = 5,
+    n_repeats: int = 1,
+    random_state: RandomState = None,
 ) -> list[Split]:
     """Cross-validation that keeps the class shares: every distribution is tested once in each repeat.
 
@@ -230,7 +241,7 @@ def folds(
     return Splits(splits, numbered(y))
 
 
-def leave_one_group_out(groups: Any) -> list[Split]:
+def leave_one_group_out(groups: LabelsLike) -> list[Split]:
     """Leave one group out: every outer group (patient, donor, batch) is the test part of one split.
 
     Parameters
@@ -250,16 +261,17 @@ def leave_one_group_out(groups: Any) -> list[Split]:
     >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
     [[0, 2], [1]]
     """
-    roll, numbers = Roll.of(groups), numbered(groups)
-    groups = group_list(groups, roll)
-    members = number_groups(groups, roll.size)
+    roll = Roll.of(groups)
+    named = group_list(groups, roll)
+    members = number_groups(named, roll.size)
+    assert named is not None
     assert members is not None
     if members.max() == 0:
-        raise ValueError(f"all distributions are in one group ({groups[0]!r}): at least two are needed")
-    return Splits(LeaveOneGroupOut().split(members, groups=members), numbers)
+        raise ValueError(f"all distributions are in one group ({named[0]!r}): at least two are needed")
+    return Splits(LeaveOneGroupOut().split(members, groups=members), numbered(groups))
 
 
-def leave_one_out(y: Any) -> list[Split]:
+def leave_one_out(y: LabelsLike) -> list[Split]:
     """Leave one out: every distribution is the test part of one split.
 
     Parameters
@@ -278,9 +290,10 @@ def leave_one_out(y: Any) -> list[Split]:
     >>> [test.tolist() for train, test in leave_one_out(["ill", "well", "ill"])]
     [[0], [1], [2]]
     """
-    if len(y) < 2:
-        raise ValueError(f"{len(y)} distributions: at least two are needed to leave one out")
-    return Splits(LeaveOneOut().split(np.zeros(len(y))), numbered(y))
+    n = Roll.of(y).size
+    if n < 2:
+        raise ValueError(f"{n} distributions: at least two are needed to leave one out")
+    return Splits(LeaveOneOut().split(np.zeros(n)), numbered(y))
 
 
 class Splits(list[Split]):

@@ -31,6 +31,7 @@ from .._anndata.scale import moments, warn_of_counts
 from .._anndata.source import Source, listed, project, read
 from .._anndata.store import EnsembleResults, Predictor, Stored, pack_predictor
 from .._internal.executor import InterruptedWarning, write_line
+from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
@@ -259,7 +260,7 @@ def choose_learner(learner: str | None, parameters: dict[str, Any], needs: dict[
 
 
 def learn(
-    adata: Any,
+    adata: CellsLike,
     sample_key: str,
     label_key: str,
     *,
@@ -268,8 +269,8 @@ def learn(
     batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
-    genes: str | int | Sequence[Any] | None = None,
-    order: Sequence[Any] | None = None,
+    genes: GenesLike | None = None,
+    order: Sequence[Hashable] | None = None,
     n_cells: int | None = 1000,
     resample: bool = False,
     key_added: str = "groundmetric",
