@@ -111,7 +111,7 @@ class Distributions:
             points = points[order]
         self.names: list[Hashable] = names
         self._numberings: list[np.ndarray] | None = []
-        self.points = points
+        self.points: Any = points  # array or CSR matrix
         self.order = order
         self.bounds = np.concatenate([[0], np.cumsum(sizes)])
         self.features = check_features(features, points.shape[1])

@@ -18,7 +18,7 @@ from ..metrics.base import GroundMetric
 class GroundMetricMethod:
     """Distances between distributions and between points, by the `metric_` that `fit` has found."""
 
-    metric_: Any
+    metric_: GroundMetric
 
     def distances(
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None

@@ -276,9 +276,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             self._spread = float(codes.std()) or 1.0
             codes = codes / self._spread
         else:
-            classes = check_labels(y, D.roll)
-            check_class_sizes(classes, groups, 2, "one to learn from and one that is left out")
-            self.classes_, codes = np.unique(classes, return_inverse=True)
+            named = check_labels(y, D.roll)
+            check_class_sizes(named, groups, 2, "one to learn from and one that is left out")
+            classes, codes = np.unique(named, return_inverse=True)
+            self.classes_ = classes
         numbers = number_groups(groups, len(D))
         labels = Labels(codes, np.arange(len(D)) if numbers is None else numbers, strata)
         if strata is not None and not labels.comparable(np.ones(len(D), dtype=bool)):
