@@ -83,11 +83,11 @@ class Objective:
         self.triplets, self.pairs, self.margin = triplets, pairs, margin
         self.unit = 1.0
 
-    def typical_distance(self, parameters: np.ndarray) -> float:
-        """Mean distance over all pairs."""
-        distributions = np.unique([self.pairs.first, self.pairs.second])
-        self.pairs.place(parameters, distributions, learning=False)
-        return float(self.pairs.solve(np.arange(self.pairs.first.size)).mean())
+    def typical_distance(self, parameters: np.ndarray, batch: np.ndarray) -> float:
+        """Mean distance over the pairs of some triplets."""
+        pairs = np.unique([self.triplets.near[batch], self.triplets.far[batch]])
+        self.pairs.place(parameters, np.unique([self.pairs.first[pairs], self.pairs.second[pairs]]), learning=False)
+        return float(self.pairs.solve(pairs).mean())
 
     def evaluate(self, parameters: np.ndarray, batch: np.ndarray, *, gradient: bool = True) -> Evaluation:
         """Loss of the triplets `batch`, and its gradient."""

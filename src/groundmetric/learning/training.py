@@ -177,6 +177,7 @@ class Training:
     def _begin(self) -> None:
         self.W = self.model.start(self._first_components)
         self.use(self._choose_triplets())
+        self._begin_epoch(0)
         self._set_units()
         self.best, self.kept, self.since_best = np.inf, self.model.keep(self.W), 0
 
@@ -223,10 +224,15 @@ class Training:
         )
 
     def _set_units(self) -> None:
-        """Measure distances in units of the mean distance at the start, and the penalty in units of its start."""
-        self.objective.unit = self.objective.typical_distance(self.W)
-        self._count_pivot_limits(np.arange(self.objective.triplets.first.size))
-        if not self.objective.unit > 0.0:
+        """Measure distances in units of the mean distance at the start, and the penalty in units of its start.
+
+        The mean over the first mini-batch, which is then solved already; over all where that is 0.
+        """
+        for triplets in (self.batches[0], np.concatenate(self.batches)):
+            self.objective.unit = self.objective.typical_distance(self.W, triplets)
+            if self.objective.unit > 0.0:
+                break
+        else:
             raise ValueError("all distributions coincide under the starting metric: there is nothing to learn from")
         penalty = self.settings.penalty
         first = penalty.value(self.W) if penalty is not None else 0.0
