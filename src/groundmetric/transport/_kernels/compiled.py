@@ -16,8 +16,81 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import types
+from numba.core import typed_passes, types, untyped_passes
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.extending import intrinsic
+
+class _Part(JITCodeLibrary):
+    """Code that only other compiled code calls: it is handed on as it is.
+
+    numba would optimise it by itself, make a program of it, and optimise it again with everything that calls it. Here
+    that is done once, for the kernel as a whole.
+    """
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        for function in module.functions:
+            if not function.is_declaration and b"alwaysinline" not in function.attributes:
+                function.add_function_attribute("noinline")
+
+    def finalize(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0  # Python has none
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Of Python's objects, which are not used."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerPart(typed_passes.NativeLowering):
+    """Numba's step from types to LLVM, into a `_Part`."""
+
+    _name = "groundmetric_part"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        return super().run_pass(state)
+
+
+class _Steps(CompilerBase):
+    """The steps of compilation that our code needs: of numba's own, those for closures, NumPy and threads are left out."""
+
+    lowering: Any = typed_passes.NativeLowering
+
+    def define_pipelines(self) -> list[PassManager]:
+        steps = PassManager("groundmetric")
+        for step in (
+            untyped_passes.TranslateByteCode,
+            untyped_passes.FixupArgs,
+            untyped_passes.IRProcessing,
+            untyped_passes.GenericRewrites,
+            untyped_passes.ReconstructSSA,
+            typed_passes.NopythonTypeInference,
+            typed_passes.PreLowerStripPhis,
+            typed_passes.IRLegalization,
+            typed_passes.AnnotateTypes,
+            self.lowering,
+            typed_passes.NoPythonBackend,
+        ):
+            steps.add_pass(step, step._name)
+        steps.finalize()
+        return [steps]
+
+
+class _PartSteps(_Steps):
+    lowering = _LowerPart
+
 
 _njit: Any = numba.njit  # its types know not all of these options
 _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
@@ -25,22 +98,22 @@ _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 def kernel(function: Callable) -> Any:
     """Compile a function that Python calls: without the GIL, and kept in numba's cache."""
-    return _njit(nogil=True, cache=True, **_OPTIONS)(function)
+    return _njit(nogil=True, cache=True, pipeline_class=_Steps, **_OPTIONS)(function)
 
 
 def inner(function: Callable) -> Any:
     """Compile a function that only compiled code calls; it is kept with the kernels that call it."""
-    return _njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+    return _njit(no_cpython_wrapper=True, pipeline_class=_PartSteps, **_OPTIONS)(function)
 
 
 def shared(function: Callable) -> Any:
     """`inner` for what takes long to compile and several kernels call: kept by itself, too."""
-    return _njit(cache=True, no_cpython_wrapper=True, **_OPTIONS)(function)
+    return _njit(cache=True, no_cpython_wrapper=True, pipeline_class=_Steps, **_OPTIONS)(function)
 
 
 def glued(function: Callable) -> Any:
-    """A function whose statements become part of whatever compiled code calls it: for what is called in one place."""
-    return _njit(error_model="numpy", inline="always")(function)
+    """`inner` for what becomes part of whatever compiled code calls it: small, or called in one place."""
+    return _njit(no_cpython_wrapper=True, forceinline=True, pipeline_class=_PartSteps, **_OPTIONS)(function)
 
 
 def instruction(function: Callable) -> Any:

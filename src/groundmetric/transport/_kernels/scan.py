@@ -86,7 +86,7 @@ def fill_rough_steps(x, y, n, m, k, squared, room, rough):
     return 1.0 / (reach * reach if squared else reach)
 
 
-@inner
+@glued
 def lowest_in_row(costs, levels, m):
     """The smallest `costs[j] - levels[j]`."""
     lowest = np.float32(np.inf)
@@ -95,7 +95,7 @@ def lowest_in_row(costs, levels, m):
     return lowest
 
 
-@inner
+@glued
 def next_at_most(costs, levels, m, limit, start):
     """The first j from `start` on with `costs[j] - levels[j]` at most the limit; m if there is none."""
     j = start
