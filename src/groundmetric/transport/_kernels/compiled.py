@@ -29,11 +29,13 @@ class _Part(JITCodeLibrary):
     that is done once, for the kernel as a whole.
     """
 
+    attribute = "noinline"
+
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
         for function in module.functions:
-            if not function.is_declaration and b"alwaysinline" not in function.attributes:
-                function.add_function_attribute("noinline")
+            if not function.is_declaration:
+                function.add_function_attribute(self.attribute)
 
     def finalize(self) -> None:
         for library in dict.fromkeys(self._linking_libraries):
@@ -52,15 +54,28 @@ class _Part(JITCodeLibrary):
         """Of Python's objects, which are not used."""
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
+class _GluedPart(_Part):
+    attribute = "alwaysinline"
+
+
 class _LowerPart(typed_passes.NativeLowering):
     """Numba's step from types to LLVM, into a `_Part`."""
 
-    _name = "groundmetric_part"
+    kind: Any
 
     def run_pass(self, state: Any) -> bool:
-        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = self.kind(state.targetctx.codegen(), state.func_id.func_qualname)
         return super().run_pass(state)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerApart(_LowerPart):
+    _name, kind = "groundmetric_apart", _Part
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerGlued(_LowerPart):
+    _name, kind = "groundmetric_glued", _GluedPart
 
 
 class _Steps(CompilerBase):
@@ -89,7 +104,11 @@ class _Steps(CompilerBase):
 
 
 class _PartSteps(_Steps):
-    lowering = _LowerPart
+    lowering = _LowerApart
+
+
+class _GluedSteps(_Steps):
+    lowering = _LowerGlued
 
 
 _njit: Any = numba.njit  # its types know not all of these options
@@ -103,17 +122,37 @@ def kernel(function: Callable) -> Any:
 
 def inner(function: Callable) -> Any:
     """Compile a function that only compiled code calls; it is kept with the kernels that call it."""
-    return _njit(no_cpython_wrapper=True, pipeline_class=_PartSteps, **_OPTIONS)(function)
-
-
-def shared(function: Callable) -> Any:
-    """`inner` for what takes long to compile and several kernels call: kept by itself, too."""
-    return _njit(cache=True, no_cpython_wrapper=True, pipeline_class=_Steps, **_OPTIONS)(function)
+    return _called(function, pipeline_class=_PartSteps)
 
 
 def glued(function: Callable) -> Any:
     """`inner` for what becomes part of whatever compiled code calls it: small, or called in one place."""
-    return _njit(no_cpython_wrapper=True, forceinline=True, pipeline_class=_PartSteps, **_OPTIONS)(function)
+    return _called(function, pipeline_class=_GluedSteps)
+
+
+def shared(function: Callable) -> Any:
+    """`inner` for what takes long to compile and several kernels call: kept by itself, too."""
+    return _called(function, pipeline_class=_Steps, cache=True)
+
+
+def _called(function: Callable, **options: Any) -> Any:
+    """Compile a function for compiled code, once: every whole number reaches it as int64.
+
+    For a plain 0, for a node that comes from an array of int32, and for one that was counted, numba would compile it
+    three times.
+    """
+    compiled = _njit(no_cpython_wrapper=True, **options, **_OPTIONS)(function)
+    template = compiled.get_call_template
+
+    def widened(arguments: tuple, keywords: dict) -> tuple:
+        return template(tuple(map(_widened, arguments)), keywords)
+
+    compiled.get_call_template = widened
+    return compiled
+
+
+def _widened(kind: Any) -> Any:
+    return types.int64 if isinstance(types.unliteral(kind), types.Integer) else kind
 
 
 def instruction(function: Callable) -> Any:
