@@ -292,7 +292,7 @@ class Descent:
             gaining = add_candidates(self._z, self._blocks, self.potential, _MORE, True, self._candidates, u)
             self._prove(u, self.potential[n:-1])
             if not gaining:
-                if not (may_cut and drop_idle_arcs(*basis, self._dearest(), room)):
+                if not (may_cut and drop_idle_arcs(n, *basis[2:], self._dearest())):
                     return
                 may_cut = False
             elif self.pivots >= budget:

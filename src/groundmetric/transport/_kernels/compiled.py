@@ -6,8 +6,11 @@ dozen others along. So a `kernel`, which is what Python calls, takes arrays and 
 the work; to read an entry of a pointer is one instruction. Room for intermediate results comes from the caller, too:
 nothing is allocated. The arguments of a kernel hold what its pointers point to until it returns.
 
-Pointers know no sizes and nothing checks their bounds; matrices lie in C order behind them. Where a function is called
-with plain 0 or 1, numba compiles it once more for that number: ``np.int64(0)`` is none.
+Pointers know no sizes and nothing checks their bounds; matrices lie in C order behind them.
+
+What a kernel calls is typed by itself, once, but optimised only with the kernel, and no machine code is made of it
+alone. LLVM takes most of its time for loops that it turns into vectors or writes out several times, with a copy for
+every remainder: that is asked for where it pays, by `vectorised`, and elsewhere code is kept small.
 """
 
 from __future__ import annotations
@@ -22,20 +25,34 @@ from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.extending import intrinsic
 
-class _Part(JITCodeLibrary):
-    """Code that only other compiled code calls: it is handed on as it is.
 
-    numba would optimise it by itself, make a program of it, and optimise it again with everything that calls it. Here
-    that is done once, for the kernel as a whole.
+class _Whole(JITCodeLibrary):
+    """A kernel with all that it calls, small except where loops are `vectorised`."""
+
+    attributes: tuple[str, ...] = ("optsize",)
+
+    def _optimize_functions(self, module: Any) -> None:
+        self._mark(module)
+        super()._optimize_functions(module)
+
+    def _mark(self, module: Any) -> None:
+        for function in module.functions:
+            if not function.is_declaration:
+                for attribute in self.attributes:
+                    function.add_function_attribute(attribute)
+
+
+class _Part(_Whole):
+    """A function that only compiled code calls: what numba has made of it is handed on as it is.
+
+    Numba would optimise it and make machine code of it, and again with everything that calls it.
     """
 
-    attribute = "noinline"
+    attributes = ("noinline", "optsize")
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
-        for function in module.functions:
-            if not function.is_declaration:
-                function.add_function_attribute(self.attribute)
+        self._mark(module)
 
     def finalize(self) -> None:
         for library in dict.fromkeys(self._linking_libraries):
@@ -44,44 +61,38 @@ class _Part(JITCodeLibrary):
 
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
-        return 0  # Python has none
+        return 0  # there is no machine code of it alone
 
     @property
     def codegen(self) -> Any:
         return self
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Of Python's objects, which are not used."""
+        """Numba's door to Python objects, of which our code has none."""
+
+
+class _VectorisedPart(_Part):
+    attributes = ("noinline",)
 
 
 class _GluedPart(_Part):
-    attribute = "alwaysinline"
+    attributes = ("alwaysinline",)
 
 
-class _LowerPart(typed_passes.NativeLowering):
-    """Numba's step from types to LLVM, into a `_Part`."""
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(typed_passes.NativeLowering):
+    """Numba's step from types to LLVM, into the kind of library that the function has."""
 
-    kind: Any
+    _name = "groundmetric_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        state.library = self.kind(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = state.func_id.func.library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
         return super().run_pass(state)
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerApart(_LowerPart):
-    _name, kind = "groundmetric_apart", _Part
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerGlued(_LowerPart):
-    _name, kind = "groundmetric_glued", _GluedPart
-
-
 class _Steps(CompilerBase):
-    """The steps of compilation that our code needs: of numba's own, those for closures, NumPy and threads are left out."""
-
-    lowering: Any = typed_passes.NativeLowering
+    """The steps of numba's compiler, without those for closures, NumPy and parallel loops, which our code has not."""
 
     def define_pipelines(self) -> list[PassManager]:
         steps = PassManager("groundmetric")
@@ -95,7 +106,7 @@ class _Steps(CompilerBase):
             typed_passes.PreLowerStripPhis,
             typed_passes.IRLegalization,
             typed_passes.AnnotateTypes,
-            self.lowering,
+            _Lowering,
             typed_passes.NoPythonBackend,
         ):
             steps.add_pass(step, step._name)
@@ -103,55 +114,54 @@ class _Steps(CompilerBase):
         return [steps]
 
 
-class _PartSteps(_Steps):
-    lowering = _LowerApart
-
-
-class _GluedSteps(_Steps):
-    lowering = _LowerGlued
-
-
-_njit: Any = numba.njit  # its types know not all of these options
-_OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
+def _compiled(function: Any, library: type[JITCodeLibrary], **options: Any) -> Any:
+    function.library = library
+    njit: Any = numba.njit  # its types know not all of these options
+    return njit(pipeline_class=_Steps, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
 
 
 def kernel(function: Callable) -> Any:
     """Compile a function that Python calls: without the GIL, and kept in numba's cache."""
-    return _njit(nogil=True, cache=True, pipeline_class=_Steps, **_OPTIONS)(function)
+    return _compiled(function, _Whole, nogil=True, cache=True)
 
 
 def inner(function: Callable) -> Any:
     """Compile a function that only compiled code calls; it is kept with the kernels that call it."""
-    return _called(function, pipeline_class=_PartSteps)
+    return _called(function, _Part)
+
+
+def vectorised(function: Callable) -> Any:
+    """`inner` with loops over many numbers, side by side: worth vectors."""
+    return _called(function, _VectorisedPart)
 
 
 def glued(function: Callable) -> Any:
-    """`inner` for what becomes part of whatever compiled code calls it: small, or called in one place."""
-    return _called(function, pipeline_class=_GluedSteps)
+    """`inner` for what becomes part of whatever calls it: small, or called in one place."""
+    return _called(function, _GluedPart)
 
 
 def shared(function: Callable) -> Any:
     """`inner` for what takes long to compile and several kernels call: kept by itself, too."""
-    return _called(function, pipeline_class=_Steps, cache=True)
+    return _called(function, _Whole, cache=True)
 
 
-def _called(function: Callable, **options: Any) -> Any:
+def _called(function: Callable, library: type[JITCodeLibrary], **options: Any) -> Any:
     """Compile a function for compiled code, once: every whole number reaches it as int64.
 
-    For a plain 0, for a node that comes from an array of int32, and for one that was counted, numba would compile it
-    three times.
+    For a plain 0, for a node that was read from an array of int32, and for one that was counted, numba would compile
+    it three times.
     """
-    compiled = _njit(no_cpython_wrapper=True, **options, **_OPTIONS)(function)
+    compiled = _compiled(function, library, no_cpython_wrapper=True, **options)
     template = compiled.get_call_template
 
-    def widened(arguments: tuple, keywords: dict) -> tuple:
-        return template(tuple(map(_widened, arguments)), keywords)
+    def with_int64(arguments: tuple, keywords: dict) -> tuple:
+        return template(tuple(map(_as_int64, arguments)), keywords)
 
-    compiled.get_call_template = widened
+    compiled.get_call_template = with_int64
     return compiled
 
 
-def _widened(kind: Any) -> Any:
+def _as_int64(kind: Any) -> Any:
     return types.int64 if isinstance(types.unliteral(kind), types.Integer) else kind
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
-from .compiled import behind, glued, inner, instruction, larger, smaller
+from .compiled import behind, glued, inner, instruction, larger, smaller, vectorised
 from .costs import EUCLIDEAN, fill_distances, reach_of, step_cost
 
 _LANES = 16
@@ -54,7 +54,7 @@ def price(prices, i, j):
     return step_cost(behind(prices.x, i * k), behind(prices.y, j * k), k, prices.kind)
 
 
-@glued
+@vectorised
 def fill_rough_matrix(exact, scale, size, rough):
     """Rough costs from exact ones; returns their error."""
     for k in range(size):
@@ -67,7 +67,7 @@ def clipped(number):
     return np.float32(smaller(-smaller(-number, _LARGEST), _LARGEST))
 
 
-@inner
+@vectorised
 def fill_rough_steps(x, y, n, m, k, squared, room, rough):
     """Rough costs of the steps from points x (n, k) to y (m, k), few components; returns their scale.
 
@@ -143,7 +143,7 @@ def _spread(builder: ir.IRBuilder, number: Any) -> Any:
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_LANE, _LANES), [0] * _LANES))
 
 
-@inner
+@vectorised
 def set_levels(prices, potential):
     """Take over the potentials of the sinks; returns the size of the largest of them, scaled."""
     sinks, levels, scale = behind(potential, prices.n), prices.levels, prices.scale
@@ -196,7 +196,7 @@ def best_of_near(prices, i, potential, highest):
     return at
 
 
-@inner
+@vectorised
 def lift_potentials(prices, a, b, total, potential):
     """Make potentials of earlier costs feasible for the present ones, as high as each side allows; returns their value.
 
@@ -225,7 +225,7 @@ def lift_potentials(prices, a, b, total, potential):
     return (paid / total - slack(2.0 * prices.error, 2.0 * lowest, 2.0 * highest)) / prices.scale
 
 
-@inner
+@vectorised
 def _lower_to(levels, row, level, m):
     """Lower the levels of sinks to what a source of this level leaves them."""
     for j in range(m):

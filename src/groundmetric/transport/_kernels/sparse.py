@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...metrics.base import Cost
-from .compiled import behind, glued, inner, kernel, larger, pointer, smaller
+from .compiled import behind, glued, inner, kernel, larger, pointer, smaller, vectorised
 from .costs import EUCLIDEAN, MANHATTAN, SQUARED, fill_distances, fill_manhattan, step_cost
 from .forest import hung_forest, sort_places
-from .simplex import NOISE, ROWS, Entering, cut_idle_arcs, insert_arc, largest, pivot
+from .simplex import NOISE, ROWS, Entering, insert_arc, largest, pivot
 from .tree import TREE_ROOM, plant, tree_at
 
 _BLOCK = 64
@@ -83,11 +83,11 @@ def reduced_cost(price, potential, source, sink, noise):
     return reduced if reduced < -noise else 0.0
 
 
-@inner
+@vectorised
 def _fill_steps(x, columns, m, k, cost, out):
     """What the steps from the point x to columns (k, m) cost."""
     if cost == MANHATTAN:
-        fill_manhattan(x, columns, np.int64(1), m, k, out)
+        fill_manhattan(x, columns, 1, m, k, out)
     else:
         fill_distances(x, columns, 1, m, k, cost == SQUARED, out)
 
@@ -147,12 +147,12 @@ def _search_of(blocks, room):
     )
 
 
-@inner
+@vectorised
 def _scan_block(x, search, block, limit, count):
     """Take what is below the limit in a block into the sorted list; returns its new length and the new limit."""
     less, heights = search.row, behind(search.heights, block * _BLOCK)
     places, values, width = search.places, search.values, search.width
-    _fill_steps(x, behind(search.columns, block * _BLOCK * search.k), np.int64(_BLOCK), search.k, search.cost, less)
+    _fill_steps(x, behind(search.columns, block * _BLOCK * search.k), _BLOCK, search.k, search.cost, less)
     lowest = np.inf
     for j in range(_BLOCK):
         less[j] -= heights[j]
@@ -172,7 +172,7 @@ def _scan_block(x, search, block, limit, count):
     return count, limit
 
 
-@inner
+@vectorised
 def _cheapest_sinks(x, search, limit):
     """The cheapest sinks from x below the limit, sorted, as many as there is room for; returns their number.
 
@@ -187,7 +187,7 @@ def _cheapest_sinks(x, search, limit):
         near = larger(way - radius - _SLACK * (way + radius), 0.0)
         floors[block] = (near * near if cost == SQUARED else near) - search.tops[block]
         best = block if floors[block] < floors[best] else best
-    count: Any = np.int64(0)
+    count = 0
     for turn in range(-1, search.n_blocks):
         block = best if turn < 0 else turn
         if floors[block] < limit and turn != best:
@@ -216,7 +216,7 @@ def add_candidates(
 
 @kernel
 def fill_candidates(z, blocks, heights, potential, only_gaining, candidates, least):
-    """`add_candidates`, with potentials in blocks."""
+    """`add_candidates`, with potentials in blocks. Without room for candidates, only `least` is set."""
     search, points, levels = _search_of(blocks, heights), pointer(z), pointer(potential)
     n, k, room = least.size, search.k, candidates.sinks.shape[1]
     added, noise = 0, noise_of(levels, potential.size)
@@ -226,13 +226,14 @@ def fill_candidates(z, blocks, heights, potential, only_gaining, candidates, lea
         count = _cheapest_sinks(x, search, least[i])
         if count > 0:
             least[i] = search.values[0]
+        if room == 0:
+            continue
         sinks, prices = behind(pointer(candidates.sinks), i * room), behind(pointer(candidates.prices), i * room)
         number = _drop_dearest(sinks, prices, candidates.number[i], room - count, levels)
         for place in range(count):
             sink = n + search.places[place]
-            price = step_cost(
-                x, behind(points, sink * k), k, blocks.cost
-            )  # what potentials drown of it, it needs again
+            # Computed anew, because what was found is less the potential, which may have drowned digits of it.
+            price = step_cost(x, behind(points, sink * k), k, blocks.cost)
             if only_gaining and reduced_cost(price, levels, i, sink, noise) == 0.0:
                 continue
             sinks[number], prices[number] = sink, price
@@ -258,17 +259,9 @@ def _drop_dearest(sinks, prices, number, most, potential):
 def allowed_potentials(points: np.ndarray, blocks: Blocks, heights: np.ndarray) -> np.ndarray:
     """The largest potentials at other points that the heights of the points in blocks allow."""
     allowed = np.empty(points.shape[0])
-    fill_allowed(points, blocks, _in_heights(heights, blocks.radius.size, 1), allowed)
+    heights_in_blocks = _in_heights(heights, blocks.radius.size, 1)
+    fill_candidates(points, blocks, heights_in_blocks, np.zeros(1), False, no_candidates(0, 0), allowed)
     return allowed
-
-
-@kernel
-def fill_allowed(points, blocks, heights, allowed):
-    """`allowed_potentials`, with potentials in blocks."""
-    search, x = _search_of(blocks, heights), pointer(points)
-    for i in range(allowed.size):
-        _cheapest_sinks(behind(x, i * search.k), search, np.inf)
-        allowed[i] = search.values[0]
 
 
 @inner
@@ -294,7 +287,7 @@ def _cheapest_candidate(sinks, prices, number, potential):
     return best
 
 
-@inner
+@vectorised
 def _improve(tree, n, sinks, prices, number, room, potential, budget, entering):
     """Pivot until no candidate gains, as `simplex` does with all arcs; returns the number of pivots."""
     pivots, clean, i = 0, 0, 0
@@ -319,7 +312,7 @@ def _improve(tree, n, sinks, prices, number, room, potential, budget, entering):
             place = source * room + entering.cols[entry]
             reduced = reduced_cost(prices[place], potential, source, sinks[place], noise)
             if reduced < 0.0 and pivots < budget:
-                pivot(tree, source, np.int64(sinks[place]), potential, reduced)
+                pivot(tree, source, sinks[place], potential, reduced)
                 pivots += 1
                 clean = 0
     return pivots
@@ -379,12 +372,13 @@ def in_turn(terms: np.ndarray) -> np.ndarray:
     return np.cumsum(terms, axis=1)[:, -1]
 
 
-@kernel
-def drop_idle_arcs(a, b, parent, flow, potential, paid, room):
-    """`simplex.cut_idle_arcs` for the basis in `parent`."""
-    tree = tree_at(pointer(parent), pointer(flow), parent.size, pointer(room.nodes))
-    plant(tree, a.size, pointer(a), pointer(b))
-    return cut_idle_arcs(tree, a.size, pointer(potential), paid)
+def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, dearest: float) -> bool:
+    """`simplex.cut_idle_arcs` for the basis in `parent`, of n sources, with the dearest cost that is paid."""
+    if np.abs(potential).max() <= 100.0 * dearest:
+        return False
+    idle = np.flatnonzero(flow[:n] == 0)
+    parent[idle], potential[idle] = parent.size - 1, 0.0
+    return True
 
 
 def group_size(n_points: int) -> int:
