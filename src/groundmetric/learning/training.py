@@ -15,7 +15,7 @@ from ..transport.cache import cohort_digest
 from ..transport.problem import Masses
 from .checkpoint import Saving, State, named, random_state, restorable, set_random_state, under
 from .model import Model, discriminating_start, random_start
-from .objective import Adam, Evaluation, Objective, by_anchor, mini_batches, nearest_candidates
+from .objective import Adam, Evaluation, Objective, grouped, mini_batches, nearest_candidates
 from .options import Settings
 from .penalties import ProximalPenalty, StrataVariance, has_vanished
 
@@ -195,7 +195,7 @@ class Training:
         t, known, held_out = self.settings.n_neighbors, self.known, self.held_out
         if self.settings.refresh is not None:
             return nearest_triplets(known, t, self._nearest_candidates(), held_out=held_out)
-        return random_triplets(known, t, self.random, held_out=held_out)
+        return random_triplets(known, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
 
     def use(self, triplets: Triplets) -> None:
         """Learn from these. Those with a held-out anchor are for validation; nobody learns from them."""
@@ -204,7 +204,7 @@ class Training:
             raise ValueError(
                 "the labels give no triplet to learn from: lower the `gap` of `target`, or label more distributions"
             )
-        self.learning = by_anchor(triplets, np.flatnonzero(~held_out[triplets.j]))
+        self.learning = grouped(triplets, np.flatnonzero(~held_out[triplets.j]))
         self.validating = np.flatnonzero(held_out[triplets.j])
         pairs = self.model.pairs(
             self.D,
