@@ -115,7 +115,7 @@ def next_at_most(costs, levels, m, limit, start):
 @glued
 def cheapest(costs, levels, m):
     """The first j of the smallest `costs[j] - levels[j]`."""
-    return next_at_most(costs, levels, m, lowest_in_row(costs, levels, m), np.int64(0))
+    return next_at_most(costs, levels, m, lowest_in_row(costs, levels, m), 0)
 
 
 @instruction
@@ -174,7 +174,7 @@ def gaining_arc(prices, i, potential, highest):
     lowest = lowest_in_row(row, prices.levels, m)
     if not lowest < level - slack(prices.error, level, highest):
         return 0.0, 0
-    return lowest - level, next_at_most(row, prices.levels, m, lowest, np.int64(0))
+    return lowest - level, next_at_most(row, prices.levels, m, lowest, 0)
 
 
 @inner
@@ -187,7 +187,7 @@ def best_of_near(prices, i, potential, highest):
     level = -potential[i] * prices.scale
     limit = np.float32(level + slack(prices.error, level, highest))
     best, at = np.inf, 0
-    j = next_at_most(row, prices.levels, m, limit, np.int64(0))
+    j = next_at_most(row, prices.levels, m, limit, 0)
     while j < m:
         less = price(prices, i, j) - potential[prices.n + j]
         if less < best:

@@ -139,7 +139,7 @@ def improve(tree, prices, potential, budget, entering):
     """
     n = prices.n
     pivots, clean, careful = 0, 0, False
-    i: Any = np.int64(0)  # for a plain 0, numba would compile what is called with it once more
+    i = 0
     while pivots < budget:
         if i < ROWS and pivots > 0:  # once a round
             _centre(potential, tree.root)
