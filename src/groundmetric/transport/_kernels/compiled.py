@@ -31,15 +31,12 @@ class _Whole(JITCodeLibrary):
 
     attributes: tuple[str, ...] = ("optsize",)
 
-    def _optimize_functions(self, module: Any) -> None:
-        self._mark(module)
-        super()._optimize_functions(module)
-
-    def _mark(self, module: Any) -> None:
+    def add_ir_module(self, module: Any) -> None:
         for function in module.functions:
             if not function.is_declaration:
                 for attribute in self.attributes:
-                    function.add_function_attribute(attribute)
+                    function.attributes.add(attribute)
+        super().add_ir_module(module)
 
 
 class _Part(_Whole):
@@ -48,11 +45,10 @@ class _Part(_Whole):
     Numba would optimise it and make machine code of it, and again with everything that calls it.
     """
 
-    attributes = ("noinline", "optsize")
+    attributes: tuple[str, ...] = ("noinline", "optsize")
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
-        self._mark(module)
 
     def finalize(self) -> None:
         for library in dict.fromkeys(self._linking_libraries):
