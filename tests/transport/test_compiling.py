@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.caching import NullCache
 
 import groundmetric
 from groundmetric._internal import compile as compiling
@@ -129,6 +130,9 @@ def entry(numbers, place):
 def three_entries(numbers, places):
     values = pointer(numbers)
     return entry(values, 0) + 10 * entry(values, places[0]) + 100 * entry(values, numbers.size - 1)
+
+
+three_entries._cache = NullCache()  # so that every run of the tests compiles it
 
 
 def test_what_a_kernel_calls_is_compiled_once_for_whole_numbers_of_all_kinds():
