@@ -21,7 +21,7 @@ from numba.core import config, event
 from numba.core.caching import CacheImpl
 from numba.misc.appdirs import AppDirs
 
-_MESSAGE = "groundmetric: compiling its kernels, once after an installation (about 15 seconds)"
+_MESSAGE = "groundmetric: compiling its kernels, once after an installation (5 to 10 seconds)"
 _PACKAGE = Path(os.path.abspath(__file__)).parents[1]  # as numba sees it, links and all
 _log = logging.getLogger("groundmetric")
 
@@ -138,7 +138,7 @@ def _temporary_folder() -> str:
     folder = _private_folder()
     _log.warning(
         "groundmetric: neither %s nor the home folder can be written to, so compiled kernels are kept in %s. They are "
-        "compiled again (about 15 seconds) when that is emptied: set NUMBA_CACHE_DIR to a folder that lasts",
+        "compiled again (5 to 10 seconds) when that is emptied: set NUMBA_CACHE_DIR to a folder that lasts",
         _PACKAGE,
         folder,
     )
