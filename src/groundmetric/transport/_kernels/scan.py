@@ -194,3 +194,39 @@ def best_of_near(prices, i, potential, highest):
             best, at = less, j
         j = next_at_most(row, prices.levels, m, limit, j + 1)
     return at
+
+
+@inner
+def lift_potentials(prices, a, b, total, potential):
+    """Make potentials of earlier costs feasible for the present ones, as high as each side allows; returns their value.
+
+    The value of a problem is at least what feasible potentials pay (weak duality). Where an arc has become too cheap
+    for its potentials, its source gives way by half; then the sinks take what the sources leave them, and the sources
+    what the sinks leave. If one side gave way alone, the bound would be twice as loose. Rounding is allowed for.
+    """
+    n, m, levels, raised = prices.n, prices.m, prices.levels, behind(prices.levels, prices.m)
+    set_levels(prices, potential)
+    for j in range(m):
+        raised[j] = np.float32(np.inf)
+    for i in range(n):
+        row, level = behind(prices.rough, i * m), clipped(-potential[i] * prices.scale)
+        _lower_to(raised, row, np.float32(0.5) * (level + smaller(lowest_in_row(row, levels, m), level)), m)
+    paid, lowest, highest = 0.0, 0.0, 0.0
+    for i in range(n):
+        level = np.float64(lowest_in_row(behind(prices.rough, i * m), raised, m))
+        potential[i] = -level / prices.scale
+        paid += a[i] * level
+        lowest = larger(lowest, abs(level))
+    for j in range(m):
+        level = np.float64(raised[j])
+        potential[n + j] = level / prices.scale
+        paid += b[j] * level
+        highest = larger(highest, abs(level))
+    return (paid / total - slack(2.0 * prices.error, 2.0 * lowest, 2.0 * highest)) / prices.scale
+
+
+@inner
+def _lower_to(levels, row, level, m):
+    """Lower the levels of sinks to what a source of this level leaves them."""
+    for j in range(m):
+        levels[j] = smaller(row[j] - level, levels[j])
