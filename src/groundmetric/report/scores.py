@@ -56,7 +56,8 @@ class Cohort:
 
     @cached_property
     def read(self) -> Labelled:
-        return cohort_of(self.run, self.group_key)
+        read = cohort_of(self.run, self.group_key)
+        return read._replace(D=_compact(read.D))
 
     @cached_property
     def of_the_metric(self) -> Distributions:
@@ -155,6 +156,15 @@ def _scores(cohort: Cohort, steps: Steps) -> dict[str, Any]:
         "predictions": _predictions(found, cohort),
         "notes": [*cohort.read.notes, *found.notes],
     }
+
+
+def _compact(D: Distributions) -> Distributions:
+    """As a plain array where that takes no more memory than a sparse one: it is several times as fast."""
+    if not sparse.issparse(D.points):
+        return D
+    taken = D.points.data.nbytes + D.points.indices.nbytes
+    plain = np.prod(D.points.shape, dtype=float) * D.points.dtype.itemsize
+    return D.with_points(D.points.toarray(), D.features) if plain <= taken else D
 
 
 def _few_cells(D: Distributions) -> Distributions:
