@@ -13,8 +13,7 @@ from sklearn.model_selection import KFold
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.permutation import prepare_test
-from groundmetric.evaluation.permutation import exchangeable
+from groundmetric.evaluation.permutation import exchangeable, prepare_test
 
 from .methods import failing, means, oracle, tiny_cohort
 

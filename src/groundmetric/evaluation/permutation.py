@@ -164,7 +164,8 @@ default=None
     class_weight : {None, "balanced"}, default=None
         As in `compare`.
     n_jobs : int or None, default=None
-        Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual).
+        Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual): in
+        processes, but two of an ensemble in threads, which need not be started.
     random_state : int, RandomState or None, default=None
         Seed of the exchanges and of the folds.
     verbose : int, default=0
