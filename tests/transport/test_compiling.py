@@ -27,6 +27,14 @@ parent = np.array([2, 0, -1], np.int32)
 assert tree_flows(parent, np.array([1.0, 1.0, 0.0])).tolist() == [0.0, 1.0, 0.0]
 assert tree_flows(parent, np.array([1, 1, 0])).tolist() == [0, 1, 0]
 """
+# A kernel alone: is what numba compiles with imported?
+ALONE = """
+import sys
+import numpy as np
+from groundmetric.transport._kernels.forest import tree_flows
+assert tree_flows(np.array([2, 0, -1], np.int32), np.array([1, 1, 0])).tolist() == [0, 1, 0]
+print("numba.np.arraymath" in sys.modules)
+"""
 # Root may write anywhere, unless it lays that power down.
 POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
 
@@ -43,6 +51,7 @@ def test_only_the_first_compilation_of_ours_is_announced(tmp_path):
     assert len(rest) == 1
     assert "compiling" in rest[0]
     assert run(CODE, NUMBA_CACHE_DIR=str(tmp_path)).stderr.splitlines() == ["now"]
+    assert run(ALONE, NUMBA_CACHE_DIR=str(tmp_path)).stdout == "False\n"
 
 
 @pytest.fixture
