@@ -59,7 +59,7 @@ def built_in() -> dict[str, Loader]:
 
 
 def make_demo(
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     *,
     seed: int = 0,
     loaders: Mapping[str, Loader] | None = None,
