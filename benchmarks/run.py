@@ -14,6 +14,7 @@ import bench_first
 import bench_labels
 import bench_metrics
 import bench_permutation
+import bench_report
 import bench_scaling
 import bench_solve
 import bench_stability
@@ -34,6 +35,7 @@ SECTIONS = {
     "labels": ("Ordered labels and strata", bench_labels.run),
     "metrics": ("Metrics and penalties", bench_metrics.run),
     "permutation": ("Permutation test of the ensemble", bench_permutation.run),
+    "report": ("The command line, from cells to a page, 2 jobs", bench_report.run),
     "stability": ("Stability on a simulated cohort of 8 + 8 samples", bench_stability.run),
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._internal.imports import find, uncollected
+
 __version__ = "0.2.0"
 
 # Where each public name lives. It is imported when it is first used, so that `import groundmetric` stays light.
@@ -101,11 +103,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with uncollected():
+            return importlib.import_module(f".{name}", __name__)
+    return find(name, _HOME, __name__)
 
 
 def __dir__() -> list[str]:

@@ -175,6 +175,24 @@ def bounded_distances(
     return BoundedDistances(used, reason, values, lower, upper, statuses)
 
 
+def distances_of_pairs(D: Distributions, which: np.ndarray) -> np.ndarray:
+    """Wasserstein distances between some distributions of a cohort, of Euclidean ground distance.
+
+    `which` is a symmetric matrix of bool; what it leaves out is NaN, but for zeros on the diagonal.
+
+    >>> D = Distributions([[0.0], [1.0], [9.0]], ["a", "b", "c"])
+    >>> distances_of_pairs(D, np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=bool)).tolist()
+    [[0.0, 1.0, nan], [1.0, 0.0, 8.0], [nan, 8.0, 0.0]]
+    """
+    rows, cols = np.nonzero(np.triu(which, 1))
+    _, results = _solve_missing(Exact(), (D,), rows, cols, _resolve_metric("euclidean", D), None, 0, None)
+    _warn_of_limits(Counter(results.status.tolist()))
+    found = np.full((len(D), len(D)), np.nan)
+    found[rows, cols] = found[cols, rows] = results.values
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
 def _solve_missing(
     solver: Solver,
     cohorts: tuple[Distributions, ...],

@@ -1,5 +1,6 @@
 """The demo at a small size: what it says is what it found, what it writes is whole and needs nothing from elsewhere."""
 
+import functools
 import json
 import re
 import subprocess
@@ -221,24 +222,17 @@ def run_python(*arguments):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
 
 
-SMALL = """
-import functools, sys
-from groundmetric import cli, datasets
-from groundmetric.cli import demo
-small = {"Small": lambda seed: datasets.make_modes(1, 10.0, points_per_mode=3, random_state=seed)}
-cohort = {"n_samples_per_condition": 3, "cells_per_sample": 15, "n_genes": 120}
-demo.make_demo = functools.partial(demo.make_demo, loaders=small, cohort=cohort, max_epochs=2, refits=1, permutations=0)
-sys.exit(cli.main(sys.argv[1:]))
-"""
-
-
-def test_command_prints_findings_as_json_alone(tmp_path):
-    done = run_python("-W", "error", "-c", SMALL, "demo", "--output", str(tmp_path / "out"), "--seed", "5", "--json")
-    assert done.returncode == 0, done.stderr
-    findings = json.loads(done.stdout)
+def test_command_prints_findings_as_json_alone(tmp_path, monkeypatch, capfd):
+    small = {"Small": lambda seed: gm.datasets.make_modes(1, 10.0, points_per_mode=3, random_state=seed)}
+    cohort = {"n_samples_per_condition": 3, "cells_per_sample": 15, "n_genes": 120}
+    options = {"loaders": small, "cohort": cohort, "max_epochs": 2, "refits": 1, "permutations": 0}
+    monkeypatch.setattr(demo, "make_demo", functools.partial(demo.make_demo, **options))
+    assert cli.main(["demo", "--output", str(tmp_path / "out"), "--seed", "5", "--json"]) == 0
+    printed = capfd.readouterr()
+    findings = json.loads(printed.out)
     assert findings == json.loads((tmp_path / "out" / "results.json").read_text())
     assert (findings["seed"], findings["datasets"][0]["epochs"]) == (5, 2)
-    assert "Small: learning from 15 distributions" in done.stderr.splitlines()
+    assert "Small: learning from 15 distributions" in printed.err.splitlines()
 
 
 def test_bad_output_is_one_line_and_code_2(tmp_path):

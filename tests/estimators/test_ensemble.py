@@ -133,8 +133,9 @@ def test_permuted_distributions_have_permuted_distances_out_of_bag():
 def test_members_are_as_they_say(fitted):
     assert [m.kind for m in fitted.members_] == [kind for kind in KINDS for _ in range(2)]
     for one in fitted.members_:
-        assert_allclose(one.distances, pairwise_distances(D, metric=one.metric), rtol=1e-9)
         outside = ~(one.inside[:, None] & one.inside) & ~np.eye(len(D), dtype=bool)
+        assert_allclose(one.distances[outside], pairwise_distances(D, metric=one.metric)[outside], rtol=1e-9)
+        assert_array_equal(np.isnan(one.distances), ~outside & ~np.eye(len(D), dtype=bool))
         assert_allclose(one.distances[outside].mean(), 1.0)
 
 

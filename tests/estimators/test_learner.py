@@ -24,8 +24,8 @@ def learner(**options):
     return GroundMetricLearner(**{"max_epochs": 4, "random_state": 0, **options})
 
 
-@pytest.mark.filterwarnings("ignore:a penalty of strength")  # some of these labels are noise
-@parametrize_with_checks([GroundMetricLearner()])
+@pytest.mark.filterwarnings("ignore:a penalty of strength", "ignore:.*max_epochs")  # some of these labels are noise
+@parametrize_with_checks([GroundMetricLearner(max_epochs=5)])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.permutation import exchangeable
+from groundmetric.evaluation.permutation import exchangeable, prepare_test
 
 from .methods import failing, means, oracle, tiny_cohort
 
@@ -109,6 +109,24 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time():
     one, two = (permutation_test(learner, D, y, cv=2, n_permutations=4, random_state=0, n_jobs=jobs) for jobs in (1, 2))
     assert one.statistic == two.statistic
     assert_array_equal(one.null, two.null)
+
+
+def test_more_permutations_go_on_where_fewer_ended():
+    seen = []
+
+    def splits(labels):
+        seen.append(tuple(labels))
+        return folds(labels, n_splits=3, random_state=0)
+
+    test = prepare_test(means(), D, y, cv=splits, random_state=0)
+    few = test.run(3)
+    del seen[:]
+    more = test.run(9)
+    assert len(seen) == 6
+    whole = permutation_test(means(), D, y, cv=splits, n_permutations=9, random_state=0)
+    assert_array_equal(more.null, whole.null)
+    assert_array_equal(more.null[:3], few.null)
+    assert (more.statistic, more.p) == (whole.statistic, whole.p)
 
 
 def test_a_method_that_ignores_labels_is_fitted_once_per_split():

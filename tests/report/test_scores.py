@@ -49,13 +49,14 @@ def test_an_ensemble_is_tested_by_default_and_the_page_shows_one_score(run, monk
 def test_permutations_fit_the_budget_and_what_was_left_out_is_said(run, monkeypatch):
     asked = []
 
-    def counted(*arguments, n_permutations, **options):
-        asked.append(n_permutations)
-        return gm.evaluation.permutation.PermutationTest(
-            -0.1, np.zeros(n_permutations), 0.5, "log_probability", "distributions", 252, 2.0
-        )
+    class Counted:
+        def run(self, n_permutations, **options):
+            asked.append(n_permutations)
+            return gm.evaluation.permutation.PermutationTest(
+                -0.1, np.zeros(n_permutations), 0.5, "log_probability", "distributions", 252, 2.0
+            )
 
-    monkeypatch.setattr(scores, "permutation_test", counted)
+    monkeypatch.setattr(scores, "prepare_test", lambda *arguments, **options: Counted())
     steps = Steps(budget=100.0)
     found = scores._test_against_chance(scores.Cohort(run, None), 99, steps)
     assert asked[0] == scores.TRIAL
@@ -101,10 +102,10 @@ def test_labels_are_permuted_within_the_batches_that_were_learned_within(monkeyp
         asked.update(options, y=y)
         raise ValueError("enough")
 
-    monkeypatch.setattr(scores, "permutation_test", recorded)
+    monkeypatch.setattr(scores, "prepare_test", recorded)
     found = scores.Cohort(run, None)
     with pytest.raises(ValueError, match="enough"):
-        scores._procedure(found, Steps())(3)
+        scores._prepared_test(found)
     assert asked["strata"] == run.samples.obs["batch"].loc[found.read.D.names].tolist()
     assert len(set(asked["strata"])) == 2
 

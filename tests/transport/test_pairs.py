@@ -7,12 +7,13 @@ from scipy.stats import wasserstein_distance
 
 import groundmetric as gm
 from groundmetric._internal.executor import Threads
+from groundmetric.metrics.base import Cost
 from groundmetric.transport import pairs as module
 from groundmetric.transport import problem
 from groundmetric.transport.pairs import LineTransport, PairTransport
 from groundmetric.transport.problem import Masses
 
-from .cohorts import ALL_WEIGHTS, all_pairs, block, cohort, everything, one_by_one, transport, walk
+from .cohorts import ALL_WEIGHTS, all_pairs, block, cohort, everything, one_by_one, placed, transport, walk
 
 SIZES = [1, 9, 4, 12, 7, 1, 6]
 
@@ -139,11 +140,11 @@ def test_large_pairs_need_no_matrix_and_have_the_same_values(monkeypatch):
     D = gm.Distributions(random.normal(size=(130, 3)), np.repeat([0, 1, 2], [50, 40, 40]), weights=random.rand(130))
     usual = gm.pairwise_distances(D)
     monkeypatch.setattr(module, "DENSE_LIMIT", 45 * 40)  # the pairs with the first distribution
-    monkeypatch.setattr(module.PairTransport, "_solve_dense", lambda self, which: _count_small(self, which, usual))
+    monkeypatch.setattr(module.PairTransport, "_solve_dense", lambda self, *some: _count_small(self, *some, usual))
     np.testing.assert_allclose(gm.pairwise_distances(D), usual, rtol=1e-12)
 
 
-def _count_small(transport, which, usual):
+def _count_small(transport, which, enough, usual):
     assert which.tolist() == ([2] if which.size else [])
     for pair in which:
         transport.answers.value[pair] = usual[transport.first[pair], transport.second[pair]]
@@ -216,7 +217,53 @@ def test_bases_beyond_the_memory_start_cold_and_the_others_warm():
     cold = transport(D, memory=0.0)
     for _ in range(2):
         for some in (pairs, cold):
+            some.move_all(D.points)
             some.solve(everything(some))
     assert not pairs.answers.pivots[fits].any()
     assert_array_equal(pairs.answers.pivots[~fits], cold.answers.pivots[~fits])
     assert cold.answers.pivots[~fits].any()
+
+
+def test_bases_beyond_the_memory_last_until_points_move():
+    D = cohort(np.random.default_rng(0), SIZES, 2)
+    whole, apart = transport(D), transport(D, memory=0.0)
+    whole.solve(everything(whole))
+    for some in (everything(apart)[::2], everything(apart)[1::2]):
+        apart.solve(some)
+    coefficient = np.linspace(-1.0, 1.0, everything(whole).size)
+    assert_array_equal(apart.pull(everything(apart), coefficient), whole.pull(everything(whole), coefficient))
+
+
+@pytest.mark.parametrize("cost", list(Cost))
+@pytest.mark.parametrize("k", [2, 40])
+def test_values_are_left_out_only_where_they_are_certainly_enough(cost, k):
+    random = np.random.default_rng(k)
+    D = cohort(random, [30, 25, 40, 30], k, "both")
+    pairs, left_out = transport(D, cost=cost), 0
+    pairs.solve(everything(pairs))
+    for points in walk(random, D, 12):
+        values = placed(D, points, cost=cost).solve(everything(pairs))
+        pairs.move_all(points)
+        enough = values * random.uniform(0.5, 1.0 + 1e-6, values.size)
+        found = pairs.solve(everything(pairs), enough)
+        certain = np.isinf(found)
+        assert (values[certain] >= enough[certain] * (1 - 1e-12)).all()
+        assert_allclose(found[~certain], values[~certain], rtol=1e-12)
+        assert_array_equal(pairs.answers.bound, certain)
+        assert (pairs.lower(everything(pairs)) <= values * (1 + 1e-12)).all()
+        left_out += certain.sum()
+    assert left_out > 20
+
+
+@pytest.mark.parametrize("scale", [1e-130, 1e-6, 1e6, 1e140])
+def test_what_is_certain_does_not_depend_on_the_units(scale):
+    D = cohort(np.random.default_rng(0), [12, 15, 9], 3)
+    found = []
+    for unit in (1.0, scale):
+        pairs = transport(D)
+        pairs.move_all(D.points * unit)
+        values = pairs.solve(everything(pairs)).copy()
+        pairs.move_all(D.points * unit * 1.01)
+        found.append(np.isinf(pairs.solve(everything(pairs), values * np.array([0.9, 1.0, 1.2]))))
+    assert_array_equal(*found)
+    assert found[0].tolist() == [True, True, False]

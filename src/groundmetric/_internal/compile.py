@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from numba.core import config, event
-from numba.core.caching import CacheImpl
+from numba.core.caching import Cache, CacheImpl
+from numba.core.runtime import nrt
 from numba.misc.appdirs import AppDirs
 
-_MESSAGE = "groundmetric: compiling its kernels, once after an installation (about 15 seconds)"
+_MESSAGE = "groundmetric: compiling its kernels, once after an installation (5 to 10 seconds)"
 _PACKAGE = Path(os.path.abspath(__file__)).parents[1]  # as numba sees it, links and all
 _log = logging.getLogger("groundmetric")
 
@@ -138,7 +139,7 @@ def _temporary_folder() -> str:
     folder = _private_folder()
     _log.warning(
         "groundmetric: neither %s nor the home folder can be written to, so compiled kernels are kept in %s. They are "
-        "compiled again (about 15 seconds) when that is emptied: set NUMBA_CACHE_DIR to a folder that lasts",
+        "compiled again (5 to 10 seconds) when that is emptied: set NUMBA_CACHE_DIR to a folder that lasts",
         _PACKAGE,
         folder,
     )
@@ -192,7 +193,24 @@ def _user() -> Any:
     return os.getuid() if hasattr(os, "getuid") else "user"
 
 
+_load = Cache.load_overload
+
+
+def load_kernel(cache: Any, signature: Any, context: Any) -> Any:
+    """A kernel from numba's cache.
+
+    numba would first import all that it can compile, which takes most of the time of a first call. Our kernels need
+    its memory management only: they call no linear algebra and no random numbers. Where one is not in the cache, the
+    compiler imports the rest.
+    """
+    if not isinstance(cache._impl.locator, KernelLocator):
+        return _load(cache, signature, context)
+    nrt.rtsys.initialize(context)  # type: ignore[no-untyped-call]
+    return cache._load_overload(signature, context)
+
+
 def prepare_compilation() -> None:
-    """Place our kernels, and listen to numba, from now on; before any kernel is defined."""
+    """Place our kernels, load them, and listen to numba, from now on; before any kernel is defined."""
+    Cache.load_overload = load_kernel  # type: ignore[method-assign]
     CacheImpl._locator_classes = [KernelLocator, *CacheImpl._locator_classes]  # type: ignore[list-item]
     event.register("numba:compile", Notice())

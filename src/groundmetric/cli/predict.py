@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .._internal.imports import uncollected
 from .options import (
     add_command,
     add_draw,
@@ -65,9 +66,11 @@ def run(options: argparse.Namespace) -> None:
 
 def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]:
     from .. import __version__
-    from .._anndata.source import Source
-    from .._anndata.store import trained_from
-    from ..tl.transfer import project_samples
+
+    with uncollected():
+        from .._anndata.source import Source
+        from .._anndata.store import trained_from
+        from ..tl.transfer import project_samples
 
     known = trained_from(options.trained, "groundmetric")
     if known.cells is None:

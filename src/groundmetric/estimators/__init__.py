@@ -1,15 +1,27 @@
 """scikit-learn estimators: the metric learner, its ensemble, and predictions from either."""
 
-from ._base import GroundMetricMethod
-from .classifier import TransportKNeighborsClassifier
-from .ensemble import GroundMetricEnsemble
-from .learner import GroundMetricLearner
-from .multimodal import MultimodalClassifier, MultimodalRegressor
-from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
-from .preprocessing import PointwiseTransformer
-from .regressor import TransportKNeighborsRegressor
-from .search import GroundMetricLearnerCV
-from .survival import TransportSurvival
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._internal.imports import find
+
+# Where each name lives. It is imported when it is first used: a prediction by neighbours needs no learner.
+_HOME = {
+    "GroundMetricEnsemble": "ensemble",
+    "GroundMetricLearner": "learner",
+    "GroundMetricLearnerCV": "search",
+    "GroundMetricMethod": "_base",
+    "MultimodalClassifier": "multimodal",
+    "MultimodalRegressor": "multimodal",
+    "PointwiseTransformer": "preprocessing",
+    "TransportClassifier": "predictor",
+    "TransportKNeighborsClassifier": "classifier",
+    "TransportKNeighborsRegressor": "regressor",
+    "TransportRegressor": "predictor",
+    "TransportSurvival": "survival",
+    "UnfamiliarWarning": "predictor",
+}
 
 __all__ = [
     "GroundMetricEnsemble",
@@ -26,3 +38,23 @@ __all__ = [
     "TransportSurvival",
     "UnfamiliarWarning",
 ]
+
+if TYPE_CHECKING:
+    from ._base import GroundMetricMethod
+    from .classifier import TransportKNeighborsClassifier
+    from .ensemble import GroundMetricEnsemble
+    from .learner import GroundMetricLearner
+    from .multimodal import MultimodalClassifier, MultimodalRegressor
+    from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
+    from .preprocessing import PointwiseTransformer
+    from .regressor import TransportKNeighborsRegressor
+    from .search import GroundMetricLearnerCV
+    from .survival import TransportSurvival
+
+
+def __getattr__(name: str) -> Any:
+    return find(name, _HOME, __name__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

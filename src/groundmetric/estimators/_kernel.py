@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from ._base import class_shares, mean_values
 
@@ -111,9 +110,13 @@ class KernelModel:
 def _regression(coordinates: np.ndarray, codes: np.ndarray, weights: np.ndarray | None, strength: float) -> Any:
     """A model of classes with weights, or of numbers."""
     if weights is None:
+        from sklearn.linear_model import Ridge  # two classes do without, and it loads slowly
+
         return Ridge(alpha=1.0 / strength).fit(coordinates, codes)
     classes, which = np.unique(codes, return_inverse=True)
     if classes.size * coordinates.shape[1] > _MOST_NEWTON:
+        from sklearn.linear_model import LogisticRegression
+
         return LogisticRegression(C=strength, max_iter=3000).fit(coordinates, codes, sample_weight=weights)
     kind = LogisticRegressionOfTwo if classes.size == 2 else SoftmaxRegression
     return kind(classes, strength).fit(coordinates, which, weights)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..distances import pairwise_distances
+from ..distances import distances_of_pairs, pairwise_distances
 from ..distributions import Distributions
 from ..learning.features import (
     FeatureDistances,
@@ -40,7 +40,7 @@ class Member:
     inside : array of bool of shape (n_distributions,)
         Distributions that it was learned from.
     distances : array of shape (n_distributions, n_distributions)
-        Distances between draws of the training distributions.
+        Distances between draws of the training distributions; NaN between two that it was learned from.
     """
 
     kind: str
@@ -178,7 +178,7 @@ def _all_but_few(labels: Labels, kinds: dict[tuple[Any, ...], list[int]], random
 def learn_member(
     geometry: Geometry, labels: Labels, kind: str, draw: int, inside: np.ndarray, max_epochs: int, seed: int
 ) -> Member:
-    """A metric of one kind from one part of the distributions, and all distances under it."""
+    """A metric of one kind from one part of the distributions, and the distances under it of all others."""
     weights = _weights(geometry, labels, kind, inside)
     used = np.flatnonzero(weights)
     points = geometry.draws[draw]
@@ -188,22 +188,22 @@ def learn_member(
         # Entries of standardised features are as large as those that learning starts from otherwise.
         components *= np.sqrt(used.size) / 16.0 / np.linalg.norm(weights)
         components = _refine(components, used, points, labels, inside, max_epochs, seed + draw)
-    metric = GroundMetric(components, geometry.D.features, variances=geometry.variances)
-    distances = _weighted_distances(points, components)
-    unit = _unit(distances, inside)
+    outside = _outside(inside)
+    distances = _weighted_distances(points, components, outside)
+    unit = float(distances[outside].mean()) or 1.0  # mean distance
     metric = GroundMetric(components / unit, geometry.D.features, variances=geometry.variances)
     return Member(kind, metric, inside, distances / unit)
 
 
-def _weighted_distances(D: Distributions, components: np.ndarray) -> np.ndarray:
-    """Distances under components of one feature each, of which most are used by none."""
+def _weighted_distances(D: Distributions, components: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Distances of these pairs under components of one feature each, of which most are used by none."""
     which, used = np.nonzero(components)
     assert np.array_equal(which, np.unique(which)), "a component has several features"
     if not used.size:
         return np.zeros((len(D), len(D)))
     points = D.points[:, used]
     z = (points.toarray() if sparse.issparse(points) else points) * components[which, used]
-    return pairwise_distances(D.with_points(z))
+    return distances_of_pairs(D.with_points(z), pairs)
 
 
 def _weights(geometry: Geometry, labels: Labels, kind: str, inside: np.ndarray) -> np.ndarray:
@@ -238,11 +238,11 @@ def _refine(
     return components
 
 
-def _unit(distances: np.ndarray, inside: np.ndarray) -> float:
-    """Mean distance between pairs of which at least one was not learned from."""
-    outside = ~(inside[:, None] & inside[None]) & ~np.eye(inside.size, dtype=bool)
-    chosen = distances[outside if outside.any() else ~np.eye(inside.size, dtype=bool)]
-    return float(chosen.mean()) or 1.0
+def _outside(inside: np.ndarray) -> np.ndarray:
+    """Pairs of which at least one was not learned from; all pairs where there are none of these."""
+    apart = ~np.eye(inside.size, dtype=bool)
+    outside = ~(inside[:, None] & inside[None]) & apart
+    return outside if outside.any() else apart
 
 
 def out_of_bag(members: list[Member], unlabelled: np.ndarray) -> np.ndarray:

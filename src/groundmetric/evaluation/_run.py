@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold
 
 from .._internal.executor import InterruptedWarning
 from .._internal.validation import Roll, check_class_weight, check_number
@@ -364,6 +363,8 @@ def splitting_by(
         least = min(np.unique(units[codes == c]).size for c in range(classes.size))
         n_splits = max(2, min(5, least)) if cv is None else int(cv)
         if shareable:
+            from sklearn.model_selection import GroupKFold, KFold  # few need them, and they load slowly
+
             kind = KFold if members is None else GroupKFold
             return FixedSplits(list(kind(n_splits, shuffle=True, random_state=seed).split(codes, groups=members)))
         return lambda codes: folds(classes[codes], groups=groups, n_splits=n_splits, random_state=seed)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import time
 import warnings
 from collections import Counter
@@ -26,6 +28,8 @@ from ..supervision.splits import check_splits, group_list, number_groups
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .scores import SCORES
 
+# Threads up to which a test that can run in them does: more wait for each other, and processes take seconds to start.
+_MOST_THREADS = 2
 # Null values this close to the statistic are ties, which count against it.
 _TIE = 1e-9
 
@@ -161,7 +165,8 @@ default=None
     class_weight : {None, "balanced"}, default=None
         As in `compare`.
     n_jobs : int or None, default=None
-        Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual).
+        Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual): in
+        processes, but two of an ensemble in threads, which need not be started.
     random_state : int, RandomState or None, default=None
         Seed of the exchanges and of the folds.
     verbose : int, default=0
@@ -180,9 +185,31 @@ default=None
     >>> gm.evaluation.permutation_test(learner, D, y, cv=2, n_permutations=19, random_state=0).p
     0.05
     """
+    check_number("n_permutations", n_permutations, low=1, whole=True)
+    test = prepare_test(
+        method, D, y, cv=cv, groups=groups, strata=strata, score=score, n_neighbors=n_neighbors, weights=weights,
+        class_weight=class_weight, random_state=random_state,
+    )  # fmt: skip
+    return test.run(n_permutations, n_jobs=n_jobs, verbose=verbose)
+
+
+def prepare_test(
+    method: Any,
+    D: Any,
+    y: Any,
+    *,
+    cv: Any = None,
+    groups: Any = None,
+    strata: Any = None,
+    score: str | None = None,
+    n_neighbors: int = 5,
+    weights: str = "distance",
+    class_weight: str | None = None,
+    random_state: Any = None,
+) -> PreparedTest:
+    """All of a `permutation_test` that is done once, however many permutations there are."""
     D = as_distributions(D)
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
-    check_number("n_permutations", n_permutations, low=1, whole=True)
     random = check_random_state(random_state)
     procedure: Callable[[np.ndarray], float]
     if (ensemble := _ensemble_of(method)) is not None:
@@ -207,35 +234,69 @@ default=None
         shared = shareable and isinstance(splitting, FixedSplits)
         procedure = SharedProcedure.of(repeated) if shared else repeated
     _warn_of_few(exchange)
-    return _test(procedure, codes, exchange, score, n_permutations, random, n_jobs, verbose)
+    return PreparedTest(procedure, codes, exchange, score, random, threads=ensemble is not None)
 
 
-def _test(
-    procedure: Callable[[np.ndarray], float],
-    codes: np.ndarray,
-    exchange: Exchangeability,
-    score: str,
-    n_permutations: int,
-    random: np.random.RandomState,
-    n_jobs: int | None,
-    verbose: int,
-) -> PermutationTest:
-    """The score of the data's own labels among those of permuted ones."""
-    statistic, seconds = _timed(procedure, codes)  # first and here, so that an error is seen at once
-    if np.isnan(statistic):
-        raise ValueError(f"{score} is not defined on any of these splits: take another score, or larger test parts")
-    drawn = np.stack([exchange.draw(random) for _ in range(n_permutations)])
-    null, spent = _null_scores(procedure, drawn, codes, statistic, n_jobs, verbose)
-    hits = int(np.sum(~(null < statistic - _TIE)))  # ties and failures count as hits
-    return PermutationTest(
-        statistic=statistic,
-        null=null,
-        p=(1 + hits) / (1 + n_permutations),
-        score=score,
-        exchanged=exchange.among,
-        arrangements=exchange.arrangements,
-        seconds=float(np.nanmean([seconds, *spent])),
-    )
+class PreparedTest:
+    """A permutation test that can be run again with more permutations: those that are done are not done again.
+
+    `threads`: the procedure spends most of its time without Python's lock.
+    """
+
+    def __init__(
+        self,
+        procedure: Callable[[np.ndarray], float],
+        codes: np.ndarray,
+        exchange: Exchangeability,
+        score: str,
+        random: np.random.RandomState,
+        threads: bool = False,
+    ) -> None:
+        self._procedure, self._codes, self._exchange, self._score = procedure, codes, exchange, score
+        self._random, self._threads = random, threads
+        self._drawn: list[np.ndarray] = []
+        self._answers: dict[bytes, tuple[float, float]] = {}  # score and seconds, by arrangement
+
+    def run(self, n_permutations: int, *, n_jobs: int | None = None, verbose: int = 0) -> PermutationTest:
+        """The score of the data's own labels among those of permuted ones."""
+        own = self._codes.tobytes()
+        if own not in self._answers:  # first and here, so that an error is seen at once
+            with recorded_warnings():
+                self._answers[own] = _timed(self._procedure, self._codes)
+        statistic = self._answers[own][0]
+        if np.isnan(statistic):
+            raise ValueError(
+                f"{self._score} is not defined on any of these splits: take another score, or larger test parts"
+            )
+        while len(self._drawn) < n_permutations:
+            self._drawn.append(self._exchange.draw(self._random))
+        drawn = self._drawn[:n_permutations]
+        self._answer(drawn, n_jobs, verbose)
+        null = np.array([self._answers[labels.tobytes()][0] for labels in drawn])
+        hits = int(np.sum(~(null < statistic - _TIE)))  # ties and failures count as hits
+        return PermutationTest(
+            statistic=statistic,
+            null=null,
+            p=(1 + hits) / (1 + n_permutations),
+            score=self._score,
+            exchanged=self._exchange.among,
+            arrangements=self._exchange.arrangements,
+            seconds=float(np.nanmean([seconds for _, seconds in self._answers.values()])),
+        )
+
+    def _answer(self, drawn: list[np.ndarray], n_jobs: int | None, verbose: int) -> None:
+        """Compute the scores of arrangements that are not known yet; one that comes up twice is done once."""
+        missing = {labels.tobytes(): labels for labels in drawn if labels.tobytes() not in self._answers}
+        in_threads = self._threads and 1 < joblib.effective_n_jobs(n_jobs) <= _MOST_THREADS
+        attempted = joblib.delayed(partial(_attempted, self._procedure, os.getpid() if in_threads else None))
+        with (
+            recorded_warnings() if in_threads else contextlib.nullcontext(),
+            progress_bar(len(missing), "permuting", "arrangement", show=bool(verbose)) as bar,
+        ):
+            jobs = joblib.Parallel(n_jobs=n_jobs, return_as="generator", prefer="threads" if in_threads else None)
+            for arrangement, answer in zip(missing, jobs(map(attempted, missing.values())), strict=True):
+                self._answers[arrangement] = answer
+                bar.update()
 
 
 def _ensemble_of(method: Any) -> GroundMetricEnsemble | None:
@@ -272,43 +333,26 @@ def _warn_of_few(exchange: Exchangeability) -> None:
             "smaller one is luck of the draw; give "
             "more distributions or groups, or coarser strata",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-
-
-def _null_scores(
-    procedure: Callable[[np.ndarray], float],
-    drawn: np.ndarray,
-    codes: np.ndarray,
-    statistic: float,
-    n_jobs: int | None,
-    verbose: int,
-) -> tuple[np.ndarray, list[float]]:
-    """The score of every drawn arrangement, and how long each different one took."""
-    distinct, index = np.unique(drawn, axis=0, return_inverse=True)
-    known = np.all(distinct == codes, axis=1)  # the data's own labels, drawn by chance
-    with progress_bar(int(np.sum(~known)), "permuting", "arrangement", show=bool(verbose)) as bar:
-        answers = []
-        jobs = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
-        for answer in jobs(joblib.delayed(_attempted)(procedure, labels) for labels in distinct[~known]):
-            answers.append(answer)
-            bar.update()
-    scores = np.full(len(distinct), statistic)
-    scores[~known] = [score for score, _ in answers]
-    return scores[index.ravel()], [seconds for _, seconds in answers]
 
 
 def _timed(procedure: Callable[[np.ndarray], float], codes: np.ndarray) -> tuple[float, float]:
     start = time.perf_counter()
-    with recorded_warnings():
-        value = procedure(codes)
+    value = procedure(codes)
     return value, time.perf_counter() - start
 
 
-def _attempted(procedure: Callable[[np.ndarray], float], codes: np.ndarray) -> tuple[float, float]:
-    """NaN where the method cannot cope with these labels."""
+def _attempted(
+    procedure: Callable[[np.ndarray], float], recorder: int | None, codes: np.ndarray
+) -> tuple[float, float]:
+    """NaN where the method cannot cope with these labels.
+
+    Warnings are recorded here, unless the process `recorder` does so around its threads, which cannot do it each.
+    """
     try:
-        return _timed(procedure, codes)
+        with contextlib.nullcontext() if os.getpid() == recorder else recorded_warnings():
+            return _timed(procedure, codes)
     except MemoryError:
         raise
     except Exception:

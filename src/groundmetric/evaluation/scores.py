@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import squareform
-from sklearn.cluster import AgglomerativeClustering
-from sklearn.metrics import adjusted_rand_score, mutual_info_score, silhouette_score
 from sklearn.utils import check_random_state
 
 from .._internal.types import ClassesLike, LabelsLike, Method, PointMethod, RandomState
@@ -330,6 +328,8 @@ def cluster_scores(
     >>> cluster_scores([[0, 1, 9], [1, 0, 9], [9, 9, 0]], ["a", "a", "b"])["adjusted_rand"]
     1.0
     """
+    from sklearn.metrics import adjusted_rand_score, mutual_info_score  # votes need neither, and they load slowly
+
     roll = Roll.of(distances)
     distances = _check_square(distances, roll)
     labels = check_labels(y, roll)
@@ -448,6 +448,8 @@ def chosen_points(D: Distributions, only: Mapping[str, Any] | None) -> np.ndarra
 
 
 def _cluster(distances: np.ndarray, n_clusters: int | None, threshold: float | str | None) -> np.ndarray:
+    from sklearn.cluster import AgglomerativeClustering  # votes do without, and it loads slowly
+
     if threshold == "median":
         threshold = float(np.median(squareform(distances, checks=False)))
     if threshold is not None:
@@ -461,6 +463,8 @@ def _cluster(distances: np.ndarray, n_clusters: int | None, threshold: float | s
 def _silhouette(distances: np.ndarray, labels: np.ndarray, n_classes: int) -> float:
     if n_classes >= labels.size:
         return np.nan
+    from sklearn.metrics import silhouette_score
+
     return float(silhouette_score(distances, labels, metric="precomputed"))
 
 

@@ -41,8 +41,8 @@ class GroundPairs(Protocol):
         """Lower bounds of the present values."""
         ...
 
-    def solve(self, which: np.ndarray) -> np.ndarray:
-        """Exact values."""
+    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
+        """Exact values; may be infinite where the value is certainly at least `enough`."""
         ...
 
     def gradient(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
@@ -83,11 +83,11 @@ class Objective:
         self.triplets, self.pairs, self.margin = triplets, pairs, margin
         self.unit = 1.0
 
-    def typical_distance(self, parameters: np.ndarray) -> float:
-        """Mean distance over all pairs."""
-        distributions = np.unique([self.pairs.first, self.pairs.second])
-        self.pairs.place(parameters, distributions, learning=False)
-        return float(self.pairs.solve(np.arange(self.pairs.first.size)).mean())
+    def typical_distance(self, parameters: np.ndarray, batch: np.ndarray) -> float:
+        """Mean distance over the pairs of some triplets."""
+        pairs = np.unique([self.triplets.near[batch], self.triplets.far[batch]])
+        self.pairs.place(parameters, np.unique([self.pairs.first[pairs], self.pairs.second[pairs]]), learning=False)
+        return float(self.pairs.solve(pairs).mean())
 
     def evaluate(self, parameters: np.ndarray, batch: np.ndarray, *, gradient: bool = True) -> Evaluation:
         """Loss of the triplets `batch`, and its gradient."""
@@ -100,24 +100,21 @@ class Objective:
         clock.lap("project")
 
         margin = self.margin * self.unit
-        open_ = self.pairs.upper(pairs)[near] - self.pairs.lower(pairs)[far] + margin > 0
-        needed = np.unique(np.concatenate([near[open_], far[open_]]))
-        values = np.full(pairs.size, np.nan)
-        values[needed] = self.pairs.solve(pairs[needed])
+        values = self._values(pairs, near, far, margin)
+        solved = np.flatnonzero(np.isfinite(values))
         clock.lap("transport")
 
-        hinge = np.zeros(batch.size)
-        hinge[open_] = np.maximum(values[near[open_]] - values[far[open_]] + margin, 0.0)
+        hinge = np.fmax(values[near] - values[far] + margin, 0.0)  # NaN where bounds have ruled it out
         active = hinge > 0
         weight = None if self.triplets.weight is None else self.triplets.weight[batch]
         heavy = None if weight is None else weight[active]
         result = Evaluation(
             loss=float((hinge if weight is None else weight * hinge).mean()) / self.unit,
             active=int(active.sum()),
-            solved=needed.size,
-            saved=pairs.size - needed.size,
-            pivots=int(self.pairs.answers.pivots[pairs[needed]].sum()),
-            pairs=pairs[needed],
+            solved=solved.size,
+            saved=pairs.size - solved.size,
+            pivots=int(self.pairs.answers.pivots[pairs[solved]].sum()),
+            pairs=pairs[solved],
         )
         if gradient:
             # A pair counts once for every active triplet that wants it near, and against every one that wants it far.
@@ -128,6 +125,38 @@ class Objective:
             clock.lap("gradient")
         result.seconds = clock.laps
         return result
+
+    def _values(self, pairs: np.ndarray, near: np.ndarray, far: np.ndarray, margin: float) -> np.ndarray:
+        """Exact values of the pairs of triplets that may violate the margin; NaN or infinite where there is no need.
+
+        Bounds rule out triplets without a solve. What a far pair costs at most says which near pairs are needed in any
+        case; they are solved first. Then the far pairs: they need not be solved where they are certainly far enough.
+        Last the near pairs of what is still open.
+        """
+        upper, values = self.pairs.upper(pairs), np.full(pairs.size, np.nan)
+        open_ = upper[near] - self.pairs.lower(pairs)[far] + margin > 0
+        near, far = near[open_], far[open_]
+
+        def solve(some: np.ndarray, enough: np.ndarray | None = None) -> None:
+            some = np.unique(some[np.isnan(values[some])])
+            values[some] = self.pairs.solve(pairs[some], None if enough is None else enough[some])
+            upper[some] = np.fmin(values[some], upper[some])
+
+        solve(near[_violated(upper[near], upper[far], margin)])
+        enough = np.full(pairs.size, -np.inf)
+        np.maximum.at(enough, far, upper[near] + margin)
+        # Needed exactly: pairs of triplets that are violated for certain now, and those that are near for others.
+        enough[far[_violated(upper[near], upper[far], margin)]] = np.inf
+        enough[near] = np.inf
+        solve(far, enough)
+        solve(near[_violated(upper[near], values[far], margin)])
+        return values
+
+
+def _violated(near: np.ndarray, far: np.ndarray, margin: float) -> np.ndarray:
+    """Which near values are not smaller than the far ones by the margin; not those of which neither is known."""
+    with np.errstate(invalid="ignore"):
+        return near - far + margin > 0
 
 
 class _Clock:
@@ -180,18 +209,23 @@ def _by_place(known: Supervision, held_out: np.ndarray, n: int) -> list[np.ndarr
     return list(masks.values())
 
 
-def by_anchor(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:
-    """The chosen triplets, those of one anchor together: they share pairs, so a batch of them needs few solves."""
-    order = chosen[np.argsort(triplets.j[chosen], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(triplets.j[order])) + 1)
+def grouped(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:
+    """The chosen triplets that are learned from together: of a mini-batch, or at least of an anchor.
+
+    They share distributions and pairs, so that a step needs few projections and solves.
+    """
+    group = (triplets.j if triplets.batch is None else triplets.batch)[chosen]
+    order = np.argsort(group, kind="stable")
+    return np.split(chosen[order], np.flatnonzero(np.diff(group[order])) + 1)
 
 
-def mini_batches(anchors: list[np.ndarray], size: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Mini-batches of about `size` triplets: whole anchors in random order."""
-    order = [anchors[place] for place in random.permutation(len(anchors))]
-    ends = np.cumsum([anchor.size for anchor in order])
+def mini_batches(groups: list[np.ndarray], size: int, random: np.random.RandomState) -> list[np.ndarray]:
+    """Mini-batches of about `size` triplets: whole groups in random order."""
+    order = [groups[place] for place in random.permutation(len(groups))]
+    ends = np.cumsum([group.size for group in order])
     n_batches = max(1, int(np.ceil(ends[-1] / size)))
-    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_batches) / n_batches)
+    middles = (ends[:-1] + ends[1:]) / 2.0  # a batch ends with the group whose end is nearest
+    cuts = 1 + np.searchsorted(middles, ends[-1] * np.arange(1, n_batches) / n_batches)
     parts = np.split(np.arange(len(order)), np.unique(cuts))
     return [np.concatenate([order[place] for place in part]) for part in parts if part.size]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
+from sklearn.utils.extmath import safe_sparse_dot
 
 # Up to here the plain loop is as fast as a matrix product, and exact.
 _FEW_FEATURES = 16
@@ -66,12 +67,13 @@ def euclidean(x: Any, y: Any) -> np.ndarray:
     if not sparse.issparse(x) and not sparse.issparse(y) and x.shape[1] <= _FEW_FEATURES:
         return cdist(x, y)
     x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
-    from sklearn.metrics.pairwise import euclidean_distances  # see above
-
     near_x, near_y = (x, y) if sparse.issparse(x) or sparse.issparse(y) else _around_mean(x, y)
-    squared = euclidean_distances(near_x, near_y, squared=True)
-    close = squared <= _CANCELLED * (_square_norms(near_x)[:, None] + _square_norms(near_y))
-    rows, cols = np.nonzero(close)
+    norms_x, norms_y = _square_norms(near_x)[:, None], _square_norms(near_y)
+    squared = -2.0 * safe_sparse_dot(near_x, near_y.T, dense_output=True)
+    squared += norms_x
+    squared += norms_y
+    np.maximum(squared, 0.0, out=squared)
+    rows, cols = np.nonzero(squared <= _CANCELLED * (norms_x + norms_y))
     chunk = max(1, 10_000_000 // x.shape[1])
     for low in range(0, rows.size, chunk):
         i, j = rows[low : low + chunk], cols[low : low + chunk]

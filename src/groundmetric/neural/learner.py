@@ -18,7 +18,7 @@ from ..learning.objective import GroundPairs
 from ..learning.options import Settings, resolve_form
 from ..metrics.base import Cost
 from ..transport import solve
-from ..transport._kernels.pairs import Answers
+from ..transport._kernels.pairs import no_answers
 from ..transport.pairs import pair_transport
 from ..transport.plan import Plan
 from ..transport.problem import Masses
@@ -146,7 +146,7 @@ class MeasuredPairs:
         self.first, self.second = first, second
         self._inputs = inside.inputs(D.points)
         self._plans: list[Plan | None] = [None] * first.size
-        self.answers = Answers(np.full(first.size, np.nan), np.zeros(first.size, np.int64), np.ones(first.size, bool))
+        self.answers = no_answers(first.size)
         self._check_symmetry()
 
     def place(self, parameters: np.ndarray, distributions: np.ndarray, *, learning: bool) -> None:
@@ -160,7 +160,7 @@ class MeasuredPairs:
     def lower(self, which: np.ndarray) -> np.ndarray:
         return np.zeros(which.size)
 
-    def solve(self, which: np.ndarray) -> np.ndarray:
+    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
         for p in which:
             last = self._plans[p]
             x, y = (self._rows(side[p]) for side in (self.first, self.second))

@@ -6,18 +6,12 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import (
-    LeaveOneGroupOut,
-    LeaveOneOut,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-)
 from sklearn.utils import check_random_state
 
 from .._internal.types import LabelsLike, RandomState
 from .._internal.validation import Roll, aligned, check_labels, check_number, is_missing, numbered, refuse_mask
 
+# scikit-learn's splitters load slowly, and a prediction needs none: each is imported where it is used.
 Split = tuple[np.ndarray, np.ndarray]
 
 
@@ -183,6 +177,8 @@ def shuffled(
                 f"test_size is {test_size}: {n_test} of {labels.size} distributions are tested, but there are "
                 f"{n_classes} classes and each needs a place on both sides; give a share nearer to one half"
             )
+        from sklearn.model_selection import StratifiedShuffleSplit
+
         splitter = StratifiedShuffleSplit(n_splits, test_size=test_size, random_state=random)
         splits = list(splitter.split(labels, labels))
     check_splits(splits, labels, groups)
@@ -225,6 +221,8 @@ def folds(
     >>> sorted(place for train, test in splits for place in test.tolist())
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
     roll = Roll.of(y)
     labels, groups = check_labels(y, roll), group_list(groups, roll)
     check_number("n_splits", n_splits, low=2, whole=True)
@@ -268,6 +266,8 @@ def leave_one_group_out(groups: LabelsLike) -> list[Split]:
     assert members is not None
     if members.max() == 0:
         raise ValueError(f"all distributions are in one group ({named[0]!r}): at least two are needed")
+    from sklearn.model_selection import LeaveOneGroupOut
+
     return Splits(LeaveOneGroupOut().split(members, groups=members), numbered(groups))
 
 
@@ -293,6 +293,8 @@ def leave_one_out(y: LabelsLike) -> list[Split]:
     n = Roll.of(y).size
     if n < 2:
         raise ValueError(f"{n} distributions: at least two are needed to leave one out")
+    from sklearn.model_selection import LeaveOneOut
+
     return Splits(LeaveOneOut().split(np.zeros(n)), numbered(y))
 
 

@@ -9,7 +9,8 @@ from ._kernels.scan import MATRIX
 
 # Entries of a matrix that tell what is typical.
 _SAMPLE = 100
-
+# No lower bound is enough in place of the value.
+_EXACTLY = np.array([np.inf])
 
 Basis = tuple[np.ndarray, np.ndarray, np.ndarray]  # parent, flow and potential of all nodes, see `simplex`
 
@@ -25,7 +26,7 @@ def solve_matrix(
     pairs, points, bases, answers = _problem(np.empty((0, 0)), a, b, MATRIX, basis, warm)
     room = kernels.room_for(cost.size, a.size + b.size + 1, 0)
     scale = 1.0 / typical_entry(cost)
-    kernels.solve_pairs(np.array([0]), pairs, points, bases, cost, scale, max_pivots, room, answers)
+    kernels.solve_pairs(np.array([0]), _EXACTLY, pairs, points, bases, cost, scale, max_pivots, room, answers)
     return int(answers.pivots[0]), bool(answers.optimal[0])
 
 
@@ -37,7 +38,7 @@ def solve_steps(
     z = np.ascontiguousarray(z[:, z.any(axis=0)])  # components that nothing uses cost no time
     pairs, points, bases, answers = _problem(z, a, b, cost, basis, False)
     room = kernels.room_for(a.size * b.size, a.size + b.size + 1, z.shape[1])
-    kernels.solve_any(np.array([0]), pairs, points, bases, max_pivots, room, answers)
+    kernels.solve_any(np.array([0]), _EXACTLY, pairs, points, bases, max_pivots, room, answers)
     return int(answers.pivots[0]), bool(answers.optimal[0])
 
 
@@ -50,8 +51,7 @@ def _problem(
     points = kernels.Points(z, bounds, units, np.empty(0, np.int64), no_shares, no_flags, int(cost))
     one = np.array([1])
     bases = kernels.Bases(np.array([0]), *basis, np.array([warm]))
-    answers = kernels.Answers(np.empty(1), np.zeros(1, np.int64), np.zeros(1, bool))
-    return kernels.Pairs(np.array([0]), one, one, one), points, bases, answers
+    return kernels.Pairs(np.array([0]), one, one, one), points, bases, kernels.no_answers(1)
 
 
 def typical_entry(exact: np.ndarray) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class PairTransport:
         self._cost = cost
         self._allocate_bases(memory)
         n_pairs, n_distributions = self.first.size, len(masses)
-        self.answers = kernels.Answers(np.full(n_pairs, np.nan), np.zeros(n_pairs, np.int64), np.ones(n_pairs, bool))
+        self.answers = kernels.no_answers(n_pairs)
         # How far each distribution has travelled so far, and had when each pair was last solved.
         self._travel = np.zeros(n_distributions)
         self._means = np.zeros((n_distributions, n_components))
@@ -81,13 +81,14 @@ class PairTransport:
             self._check_points()
 
     def _allocate_bases(self, memory: float) -> None:
-        """Allocate the bases: those of the first pairs are stored, the others are overwritten at every solve."""
+        """Allocate the bases: those of the first pairs are stored, the others are overwritten after a move."""
         sizes = np.diff(self._points.bounds)
         self._nodes = sizes[self.first] + sizes[self.second] + 1
         ends = np.cumsum(self._nodes)
         bytes_per_node = 4 + 8 + 8
         self._stored = ends * bytes_per_node <= memory
         self._stored_nodes = int(ends[self._stored][-1]) if self._stored.any() else 0
+        self._used_nodes, self._moved = self._stored_nodes, False
         offset = np.where(self._stored, ends - self._nodes, -1)
         self._bases = kernels.Bases(offset, *_node_arrays(self._stored_nodes), np.zeros(self.first.size, bool))
         self._work = (sizes[self.first] * sizes[self.second]).astype(np.float64)
@@ -119,6 +120,7 @@ class PairTransport:
     def move(self, distribution: int, z: np.ndarray) -> None:
         """Put the points of one distribution, (its size, n_components), to new coordinates."""
         z = np.require(z, np.float64, ["C"])  # the kernel counts from a pointer
+        self._moved = True
         self._travel[distribution] += kernels.move_points(distribution, z, self._points, self._means)
 
     def move_all(self, z: np.ndarray) -> None:
@@ -142,23 +144,28 @@ class PairTransport:
         travelled = self._travel[d] + self._travel[e] - self._travel_at_solve[which]
         values = self.answers.value[which]
         last = np.sqrt(values) if self._cost is Cost.SQUARED else values
-        bound = np.maximum(between_means, np.where(self._bases.warm[which], last - travelled, 0.0))
+        known = self._bases.warm[which] & self.answers.optimal[which]
+        bound = np.maximum(between_means, np.where(known, last - travelled, 0.0))
         return bound**2 if self._cost is Cost.SQUARED else bound
 
-    def solve(self, which: np.ndarray) -> np.ndarray:
-        """Exact values of these pairs."""
+    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
+        """Exact values of these pairs; infinite where `enough` is given and the value is certainly at least that.
+
+        What is certain follows from the potentials of the last solve, in a fraction of the time of a solve.
+        """
         large = self._large[which]
         self._threads.map(self._solve_large, which[large])
-        self._solve_dense(which[~large])
+        enough = np.full(which.size, np.inf) if enough is None else enough
+        self._solve_dense(which[~large], enough[~large])
         self._travel_at_solve[which] = self._travel[self.first[which]] + self._travel[self.second[which]]
-        return self.answers.value[which]
+        return np.where(self.answers.bound[which], np.inf, self.answers.value[which])
 
-    def _solve_dense(self, which: np.ndarray) -> None:
+    def _solve_dense(self, which: np.ndarray, enough: np.ndarray) -> None:
         if not which.size:
             return
         self._allocate_unstored(which)
         batches = in_batches(self._work[which], self._threads.n_jobs, _BATCH)
-        self._threads.map(self._solve_batch, [which[batch] for batch in batches])
+        self._threads.map(self._solve_batch, [(which[batch], enough[batch]) for batch in batches])
 
     def _solve_large(self, pair: int) -> None:
         solve_large_pairs(np.array([pair]), self.first, self.second, self._points, self._max_pivots, self.answers)
@@ -166,7 +173,7 @@ class PairTransport:
     def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
         """Gradient of ``coefficient @ solve(which)`` with respect to every point, (n_points, n_components).
 
-        The pairs must have been solved by the last `solve`.
+        The pairs must have been solved since points moved.
         """
         pull = np.zeros_like(self._points.z)
         kernels.pull_on_points(which, coefficient, self._pairs, self._points, self._bases, pull)
@@ -175,9 +182,10 @@ class PairTransport:
     def state(self) -> dict[str, np.ndarray]:
         """All that the next answers depend on; `restore` on a transport of the same pairs brings it back."""
         warm = np.flatnonzero(self._bases.warm)
-        bases = pack_bases(warm, self._nodes, self._bases)
+        nodes = self._nodes_of(warm)
         moved = {"travel": self._travel, "means": self._means, "travel_at_solve": self._travel_at_solve}
-        return {"z": self._points.z, "warm": warm, **moved, **self.answers._asdict(), **bases._asdict()}
+        bases = {"parent": self._bases.parent[nodes], "potential": self._bases.potential[nodes]}
+        return {"z": self._points.z, "warm": warm, **moved, **self.answers._asdict(), **bases}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         present = {
@@ -191,27 +199,37 @@ class PairTransport:
             array[...] = state[name]
         warm = state["warm"]
         self._allocate_unstored(warm)
-        packed = PackedBases(state["parent"], state["level"])
+        nodes = self._nodes_of(warm)
+        self._bases.parent[nodes], self._bases.potential[nodes] = state["parent"], state["potential"]
         room = kernels.room_for(0, int(np.max(self._nodes, initial=0)), 0)
-        kernels.unpack(warm, self._nodes, *packed, self._pairs, self._points, self._bases, room)
+        kernels.fill_flows(warm, self._nodes, self._pairs, self._points, self._bases, room)
+
+    def _nodes_of(self, which: np.ndarray) -> np.ndarray:
+        """Places of the nodes of these pairs, one pair behind the other."""
+        starts = zip(self._bases.offset[which], self._nodes[which], strict=True)
+        return np.concatenate([np.empty(0, np.int64), *(np.arange(start, start + count) for start, count in starts)])
 
     def _allocate_unstored(self, which: np.ndarray) -> None:
-        """Allocate the bases of pairs that are not stored, until the next solve."""
-        unstored = which[~self._stored[which]]
-        self._bases.warm[~self._stored] = False
+        """Allocate the bases of pairs that are not stored, until points move."""
+        if self._moved:
+            self._bases.warm[~self._stored] = False
+            self._used_nodes, self._moved = self._stored_nodes, False
+        unstored = which[~self._stored[which] & ~self._bases.warm[which]]
         if not unstored.size:
             return
-        ends = self._stored_nodes + np.cumsum(self._nodes[unstored])
+        ends = self._used_nodes + np.cumsum(self._nodes[unstored])
         self._bases.offset[unstored] = ends - self._nodes[unstored]
         if ends[-1] > self._bases.parent.size:
             longer = _node_arrays(int(ends[-1]))
             for new, old in zip(longer, self._bases[1:4], strict=True):
-                new[: self._stored_nodes] = old[: self._stored_nodes]
+                new[: self._used_nodes] = old[: self._used_nodes]
             self._bases = self._bases._replace(parent=longer[0], flow=longer[1], potential=longer[2])
+        self._used_nodes = int(ends[-1])
 
-    def _solve_batch(self, which: np.ndarray) -> None:
+    def _solve_batch(self, batch: tuple[np.ndarray, np.ndarray]) -> None:
+        which, enough = batch
         room = self._room(which)
-        kernels.solve_any(which, self._pairs, self._points, self._bases, self._max_pivots, room, self.answers)
+        kernels.solve_any(which, enough, self._pairs, self._points, self._bases, self._max_pivots, room, self.answers)
 
     def _room(self, which: np.ndarray) -> kernels.Room:
         """Room for these pairs, kept by thread: allocating it anew for every pair would cost as much as filling it."""
@@ -235,13 +253,13 @@ class LineTransport(PairTransport):
     def _check_points(self) -> None:
         """A sort is quick, however many points there are."""
 
-    def solve(self, which: np.ndarray) -> np.ndarray:
+    def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
         self._sort()
         batches = in_batches(self._nodes[which].astype(np.float64), self._threads.n_jobs, _LINE_BATCH)
-        self._threads.map(self._solve_batch, [which[batch] for batch in batches])
+        self._threads.map(self._solve_lines, [which[batch] for batch in batches])
         return self.answers.value[which]
 
-    def _solve_batch(self, which: np.ndarray) -> None:
+    def _solve_lines(self, which: np.ndarray) -> None:
         lines.solve_lines(which, self._pairs, self._sorted, self._line_room(which), self.answers)
 
     def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
@@ -296,21 +314,3 @@ def _at_origin(
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size)
-
-
-class PackedBases(NamedTuple):
-    """The bases of some pairs, one behind the other: all that their next solves depend on.
-
-    Flows follow from the tree and the masses, all other potentials from the tree and the costs. A solve that starts
-    from an unpacked basis does what one from the packed basis would have done, bit for bit.
-    """
-
-    parent: np.ndarray  # int32, all nodes of all pairs
-    level: np.ndarray  # float64, one for every node whose parent is its pair's root
-
-
-def pack_bases(which: np.ndarray, nodes: np.ndarray, bases: kernels.Bases) -> PackedBases:
-    """The bases of these pairs, which must have one. `nodes` holds the size of every pair's basis."""
-    size = int(nodes[which].sum())
-    parent, level = np.empty(size, np.int32), np.empty(size)
-    return PackedBases(parent, level[: kernels.pack(which, nodes, bases, parent, level)].copy())

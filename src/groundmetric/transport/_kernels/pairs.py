@@ -13,7 +13,7 @@ import numpy as np
 from .compiled import behind, glued, inner, kernel, larger, pointer
 from .costs import FEW_COMPONENTS, MANHATTAN, SQUARED, fill_costs, reach_of, step_cost
 from .forest import first_forest
-from .scan import MATRIX, ROUNDING, Prices, fill_rough_matrix, fill_rough_steps
+from .scan import MATRIX, ROUNDING, Prices, fill_rough_matrix, fill_rough_steps, lift_potentials
 from .simplex import ROWS, Entering, optimise, paid_costs
 from .tree import TREE_ROOM, plant, tree_at
 
@@ -55,6 +55,13 @@ class Answers(NamedTuple):
     value: np.ndarray
     pivots: np.ndarray  # -1 where the basis to start from does not fit the masses
     optimal: np.ndarray
+    bound: np.ndarray  # whether the value is only a lower bound, which was enough
+
+
+def no_answers(n_pairs: int) -> Answers:
+    """Answers of pairs that have not been solved."""
+    flags = np.ones(n_pairs, bool), np.zeros(n_pairs, bool)
+    return Answers(np.full(n_pairs, np.nan), np.zeros(n_pairs, np.int64), *flags)
 
 
 # Where points have costs.
@@ -86,8 +93,10 @@ def room_for(work: int, nodes: int, n_components: int) -> Room:
 
 
 @kernel
-def solve_pairs(todo, pairs, points, bases, exact, scale, max_pivots, room, answers):
+def solve_pairs(todo, enough, pairs, points, bases, exact, scale, max_pivots, room, answers):
     """Solve the pairs `todo` exactly, each from its own basis where it has one.
+
+    A pair is left as it is, but for its potentials, where these prove that its value is at least `enough`.
 
     Euclidean distances of few components, or their squares, are filled in here, and `scale` is 0. Other pairs come one
     at a time: with steps whose rough costs, of this scale, `fill_rough` has left in the room; or with the cost MATRIX,
@@ -97,7 +106,8 @@ def solve_pairs(todo, pairs, points, bases, exact, scale, max_pivots, room, answ
     units, rounded = pointer(points.units), pointer(points.rounded)
     longs, floats = pointer(room.units), pointer(room.points)
     entering = Entering(longs, behind(longs, ROWS), floats)
-    for p in todo:
+    for place in range(todo.size):
+        p = todo[place]
         d, e = pairs.first[p], pairs.second[p]
         low, start = bounds[d], bounds[e]
         n, m = bounds[d + 1] - low, bounds[e + 1] - start
@@ -110,6 +120,12 @@ def solve_pairs(todo, pairs, points, bases, exact, scale, max_pivots, room, answ
         here = bases.offset[p]
         parent, flow = behind(pointer(bases.parent), here), behind(pointer(bases.flow), here)
         potential = behind(pointer(bases.potential), here)
+        answers.bound[p] = False
+        if bases.warm[p] and enough[place] < np.inf:
+            bound = lift_potentials(prices, a, b, total, potential)
+            if bound >= enough[place]:
+                answers.value[p], answers.bound[p] = bound, True
+                continue
         tree = tree_at(parent, flow, n + m + 1, pointer(room.nodes))
         if not bases.warm[p]:
             first_forest(prices, a, b, tree, behind(b, m), behind(prices.levels, m))
@@ -167,15 +183,22 @@ def fill_rough(p, pairs, points, costs):
 
 
 def solve_any(
-    todo: np.ndarray, pairs: Pairs, points: Points, bases: Bases, max_pivots: int, room: Room, answers: Answers
+    todo: np.ndarray,
+    enough: np.ndarray,
+    pairs: Pairs,
+    points: Points,
+    bases: Bases,
+    max_pivots: int,
+    room: Room,
+    answers: Answers,
 ) -> None:
     """`solve_pairs` between points of any number of components under any cost."""
     if is_plain(points.z.shape[1], points.cost):
-        solve_pairs(todo, pairs, points, bases, NO_MATRIX, 0.0, max_pivots, room, answers)
+        solve_pairs(todo, enough, pairs, points, bases, NO_MATRIX, 0.0, max_pivots, room, answers)
         return
     for place in range(todo.size):
-        scale = fill_rough(todo[place], pairs, points, room.costs)
-        solve_pairs(todo[place : place + 1], pairs, points, bases, NO_MATRIX, scale, max_pivots, room, answers)
+        scale, one = fill_rough(todo[place], pairs, points, room.costs), slice(place, place + 1)
+        solve_pairs(todo[one], enough[one], pairs, points, bases, NO_MATRIX, scale, max_pivots, room, answers)
 
 
 @kernel
@@ -289,34 +312,11 @@ def _pull(x, y, share, k, cost, pull_x, pull_y):
 
 
 @kernel
-def pack(which, nodes, bases, parent, level):
-    """Copy the trees of these pairs, and the levels of the nodes below their roots; returns how many levels."""
-    place, tops = 0, 0
-    for p in which:
-        start = bases.offset[p]
-        for x in range(nodes[p]):
-            parent[place] = bases.parent[start + x]
-            if parent[place] == nodes[p] - 1:
-                level[tops] = bases.potential[start + x]
-                tops += 1
-            place += 1
-    return tops
-
-
-@kernel
-def unpack(which, nodes, parent, level, pairs, points, bases, room):
-    """Put packed bases where their pairs have theirs."""
-    place, tops = 0, 0
+def fill_flows(which, nodes, pairs, points, bases, room):
+    """The flows that the trees of these pairs imply; they are warm then."""
     units, rounded, a = pointer(points.units), pointer(points.rounded), pointer(room.units)
     for p in which:
         start = bases.offset[p]
-        for x in range(nodes[p]):
-            bases.parent[start + x] = parent[place]
-            bases.potential[start + x] = 0.0
-            if parent[place] == nodes[p] - 1:
-                bases.potential[start + x] = level[tops]
-                tops += 1
-            place += 1
         low, end = points.bounds[pairs.first[p]], points.bounds[pairs.second[p]]
         n, m = points.bounds[pairs.first[p] + 1] - low, points.bounds[pairs.second[p] + 1] - end
         fill_masses(behind(units, low), behind(rounded, low), n, pairs.times_first[p], a)
