@@ -193,7 +193,7 @@ def _user() -> Any:
     return os.getuid() if hasattr(os, "getuid") else "user"
 
 
-_load = Cache.load_overload
+_load: Any = Cache.load_overload
 
 
 def load_kernel(cache: Any, signature: Any, context: Any) -> Any:
@@ -205,7 +205,7 @@ def load_kernel(cache: Any, signature: Any, context: Any) -> Any:
     """
     if not isinstance(cache._impl.locator, KernelLocator):
         return _load(cache, signature, context)
-    nrt.rtsys.initialize(context)  # type: ignore[no-untyped-call]
+    nrt.rtsys.initialize(context)
     return cache._load_overload(signature, context)
 
 
