@@ -16,6 +16,14 @@ SAMPLES = np.repeat(["p2", "p1", "p3", "p4"], 10)
 CELLS = [f"cell{k:02d}" for k in range(N)]
 
 
+@pytest.fixture
+def mudata():
+    library = pytest.importorskip("mudata")
+    if hasattr(library, "set_options"):  # before 0.4, which does so by itself
+        library.set_options(pull_on_update=False)
+    return library
+
+
 def anndata(n_features, seed, rows=None, prefix="g", **obs):
     rows = np.arange(N) if rows is None else rows
     X = np.random.default_rng(seed).normal(size=(N, n_features))[rows]
@@ -60,9 +68,7 @@ def test_layers_representations_and_features_are_chosen_by_modality():
     assert list(Modalities.from_mudata(parts(), "sample", modalities=["protein"])) == ["protein"]
 
 
-def test_mudata_and_its_file_give_the_same(tmp_path):
-    mudata = pytest.importorskip("mudata")
-    mudata.set_options(pull_on_update=False)
+def test_mudata_and_its_file_give_the_same(mudata, tmp_path):
     mdata = mudata.MuData(parts())
     mdata.write(tmp_path / "cells.h5mu")
     for given in (mdata, tmp_path / "cells.h5mu", str(tmp_path / "cells.h5mu")):
@@ -70,18 +76,14 @@ def test_mudata_and_its_file_give_the_same(tmp_path):
         assert_array_equal(found.joint().points, Modalities.from_mudata(parts(), "sample").joint().points)
 
 
-def test_tools_on_an_anndata_ask_for_one_modality():
-    mudata = pytest.importorskip("mudata")
-    mudata.set_options(pull_on_update=False)
+def test_tools_on_an_anndata_ask_for_one_modality(mudata):
     with pytest.raises(
         TypeError, match=re.escape("cells are a MuData: expected an AnnData or the path of an .h5ad file;")
     ):
         gm.tl.learn(mudata.MuData(parts()), "sample", "sample")
 
 
-def test_samples_may_be_in_obs_of_all():
-    mudata = pytest.importorskip("mudata")
-    mudata.set_options(pull_on_update=False)
+def test_samples_may_be_in_obs_of_all(mudata):
     bare = parts()
     for adata in bare.values():
         del adata.obs["sample"]

@@ -77,13 +77,17 @@ def check_tutorial(names):
 WARNINGS = {
     "atlas": "ignore:.*max_epochs",
     "from_ggml_ot": "ignore:.*max_epochs",
+    "multimodal": "ignore:From 0.4",  # of mudata 0.3
     "new_patients": "ignore",
     "tutorial": "ignore",
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.filterwarnings(WARNINGS.get(name, "error"))) for name in CELLS]
-)
+def _page(name):
+    # Others keep the filters of pyproject.toml: a mark of "error" would come before what these ignore.
+    return pytest.param(name, marks=pytest.mark.filterwarnings(WARNINGS[name]) if name in WARNINGS else ())
+
+
+@pytest.mark.parametrize("name", [_page(name) for name in CELLS])
 def test_the_page_runs(name, tmp_path, monkeypatch):
     globals()[f"check_{name}"](run_page(name, tmp_path, monkeypatch))
