@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import io
 import os
 import stat
 import subprocess
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
+from groundmetric._internal import arrays
 from groundmetric._internal import files as safe_files
-from groundmetric._internal.files import Foreign, refuse_foreign, replacing, write_whole
+from groundmetric._internal.files import Damaged, Foreign, refuse_foreign, replacing, write_whole
 from groundmetric._internal.tables import write_csv
 
 
@@ -168,3 +170,14 @@ def test_missing_numbers_and_marks_in_a_table(tmp_path):
 def test_the_package_runs_as_a_module(module):
     done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"groundmetric {gm.__version__}\n"), done.stderr
+
+
+def test_an_archive_that_fails_without_a_message_is_named_with_the_kind_of_failure(monkeypatch):
+    def fail(content):
+        raise EOFError
+
+    monkeypatch.setattr(arrays, "_array", fail)
+    content = io.BytesIO()
+    np.savez(content, values=np.zeros(2))
+    with pytest.raises(Damaged, match=r"some\.gm is damaged: EOFError"):
+        arrays.unpack(content.getvalue(), "some.gm")
