@@ -49,16 +49,16 @@ def measure(n: int) -> dict:
     gm.GroundMetricLearner(max_epochs=1).fit(*modes_2000d(4, 20, 30))  # kernels are read from the cache
     before = peak_memory() / 1e6
     D, y = modes_2000d(n, POINTS, FEATURES)
-    epoch, solves = our_epochs(D, y, 8)
+    epoch, pairs, _ = our_epochs(D, y, 8)
     peak = peak_memory() / 1e6
-    one_step, one_solves = our_epochs(D, y, 8, batch_size=10**9)
+    one_step, one_pairs, _ = our_epochs(D, y, 8, batch_size=10**9)
     size = D.points.nbytes / 1e6
     return {
         "distributions": n,
         "s per epoch": epoch,
-        "solves per epoch": solves,
+        "pairs per epoch": pairs,
         "s per epoch of one step": one_step,
-        "its solves": one_solves,
+        "its pairs": one_pairs,
         "input MB": size,
         "MB before the data": before,
         "peak MB": peak,

@@ -232,14 +232,14 @@ def test_a_newer_format_and_a_folder_are_refused(tmp_path, data):
         learner(tmp_path).fit(*data)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do_and_stays(tmp_path, data, version):
     path = tmp_path / "c"
     stopped_run(path, data, 3)
     description, arrays = array_files.read_arrays(path, checkpoint_files._KIND, checkpoint_files._VERSION)
     array_files.write_arrays(path, checkpoint_files._KIND, version, description, arrays)
     content = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"c' has format version {version}.*reads 3.*delete it to start anew"):
+    with pytest.raises(ValueError, match=rf"c' has format version {version}.*reads 4.*delete it to start anew"):
         learner(path).fit(*data)
     assert path.read_bytes() == content
 

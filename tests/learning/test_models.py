@@ -38,7 +38,7 @@ def objective_of(model, D, *, margin=0.5):
     triplets = random_triplets(LABELS, 2, np.random.RandomState(0))
     pairs = model.pairs(D, triplets.first, triplets.second, threads=Threads(1))
     objective = Objective(triplets, pairs, margin=margin)
-    objective.unit = objective.typical_distance(first_parameters(model))
+    objective.unit = objective.typical_distance(first_parameters(model), np.arange(len(triplets)))
     return objective, np.arange(len(triplets))
 
 

@@ -169,6 +169,23 @@ def test_easy_triplets_save_solves():
     assert again.pairs.size == again.solved
 
 
+def test_potentials_rule_out_far_pairs_that_the_other_bounds_do_not():
+    """Classes differ in their spread, so that means say nothing; and steps are too large for the way travelled."""
+    D = cohort(apart=0.0, sizes=[30] * 9)
+    D = D.with_points(D.points * (1.0 + 2.0 * np.repeat(LABELS, 30))[:, None])
+    objective, W, random = objective_of(D, 3, margin=0.1), components(3), np.random.default_rng(1)
+    objective.evaluate(W, everything(objective))
+    ruled_out = 0
+    for _ in range(6):
+        W = W * random.uniform(0.9, 1.1, W.shape)
+        both = objective, objective_of(D, 3, margin=0.1)
+        result, fresh = (which.evaluate(W, everything(objective)) for which in both)
+        assert result.loss == pytest.approx(fresh.loss, rel=1e-11)
+        assert result.active == fresh.active
+        ruled_out += int(objective.pairs.answers.bound.sum())
+    assert ruled_out > 10
+
+
 def plain_triplet_learning(points, W, triplets, margin):
     """Loss and gradient of metric learning on points, one triplet at a time."""
     loss, gradient = 0.0, np.zeros_like(W)

@@ -95,7 +95,7 @@ def test_a_held_out_part_is_watched_and_its_best_metric_is_kept(monkeypatch):
     watched = []
     spy_on_evaluations(monkeypatch, lambda triplets, W, batch, gradient: None if gradient else watched.append(W))
     options = {"stopping": EarlyStopping(0.0, 4, validation_fraction=0.3), "learning_rate": 0.3, "init": "random"}
-    learned = learner(max_epochs=12, random_state=1, **options).fit(D, y)
+    learned = learner(max_epochs=40, random_state=1, **options).fit(D, y)
     losses = learned.history_["validation_loss"]
     best = int(np.argmin(losses))
     assert learned.loss_ == losses[best]

@@ -57,7 +57,7 @@ def objective_of(model):
     triplets = random_triplets(y, 2, np.random.RandomState(0))
     pairs = model.pairs(D, triplets.first, triplets.second, threads=Threads(1), memory=1e8, max_pivots=None)
     objective = Objective(triplets, pairs, margin=0.05)
-    objective.unit = objective.typical_distance(model.start(None))
+    objective.unit = objective.typical_distance(model.start(None), np.arange(len(triplets)))
     return objective, np.arange(len(triplets))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric.supervision import ClassTarget, Triplets, nearest_triplets, random_triplets
-from groundmetric.supervision.triplets import Pool
+from groundmetric.supervision.targets import Pool
 
 SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
 
@@ -115,29 +115,61 @@ def test_random_neighbours_are_drawn_evenly():
     assert np.all(np.abs(others - 80) < 5 * np.sqrt(80 * 0.8))
 
 
-def as_ever(labels, choose, held_out):
-    """Triplets of classes in the fewest words, draw by draw: what seeds have always given."""
-    members = {c: np.flatnonzero((labels == c) & ~held_out) for c in np.unique(labels)}
-    found = []
-    for anchor, label in enumerate(labels):
-        near = choose(anchor, members[label][members[label] != anchor])
-        far = np.concatenate([choose(anchor, members[c]) for c in members if c != label])
-        found += [(i, anchor, k) for i in near for k in far]
-    return np.array(found).T
-
-
 @given(class_sizes, st.integers(1, 3), st.integers(0, 5))
-def test_a_seed_gives_the_triplets_that_it_always_gave(sizes, t, seed):
+def test_nearest_triplets_in_the_fewest_words(sizes, t, seed):
     labels, distances = labels_of(sizes, seed), np.random.default_rng(seed).random((sum(sizes), sum(sizes)))
     held_out = np.random.default_rng(seed).random(labels.size) < 0.2
-    random = np.random.RandomState(seed)
-    expected = as_ever(labels, lambda anchor, some: random.permutation(some)[:t], held_out)
-    nearest = as_ever(labels, lambda j, some: some[np.argsort(distances[j, some], kind="stable")[:t]], held_out)
-    drawn = random_triplets(labels, t, np.random.RandomState(seed), held_out=held_out)
-    mined = nearest_triplets(labels, t, distances, held_out=held_out)
-    for found, wanted in ((drawn, expected), (mined, nearest)):
-        assert found.weight is None
-        assert_array_equal(np.stack([found.i, found.j, found.k]), wanted.reshape(3, -1))
+    members = {c: np.flatnonzero((labels == c) & ~held_out) for c in np.unique(labels)}
+    expected = []
+    for anchor, label in enumerate(labels):
+        nearest = {
+            c: sorted(set(some) - {anchor}, key=lambda d: distances[anchor, d])[:t] for c, some in members.items()
+        }
+        far = [k for c in members if c != label for k in nearest[c]]
+        expected += [(i, anchor, k) for i in nearest[label] for k in far]
+    found = nearest_triplets(labels, t, distances, held_out=held_out)
+    assert found.weight is None
+    assert found.batch is None
+    assert list(zip(found.i, found.j, found.k, strict=True)) == expected
+
+
+def members_of_batches(triplets):
+    """The distributions of every mini-batch, and how many of them are anchors."""
+    for batch in np.unique(triplets.batch):
+        mine = triplets.batch == batch
+        yield np.unique([triplets.i[mine], triplets.j[mine], triplets.k[mine]]), np.unique(triplets.j[mine]).size
+
+
+@given(class_sizes, st.integers(1, 3), st.integers(0, 5), st.sampled_from([1, 20, 128, 10**9]))
+def test_mini_batches_have_whole_anchors_and_few_distributions(sizes, t, seed, batch_size):
+    labels = labels_of(sizes, seed)
+    held_out = np.random.default_rng(seed).random(labels.size) < 0.2
+    triplets = random_triplets(labels, t, np.random.RandomState(seed), batch_size=batch_size, held_out=held_out)
+    per_anchor = np.bincount(triplets.j, minlength=1)
+    for batch in np.unique(triplets.batch):
+        anchors = np.unique(triplets.j[triplets.batch == batch])
+        assert np.sum(triplets.batch == batch) == per_anchor[anchors].sum()
+        assert np.unique(held_out[anchors]).size == 1
+        assert np.sum(triplets.batch == batch) <= 2 * batch_size + per_anchor.max()
+    for members, n_anchors in members_of_batches(triplets):
+        assert members.size <= n_anchors + (t + 1) * len(sizes)
+
+
+def test_a_larger_cohort_has_more_mini_batches_not_larger_ones():
+    found = [list(members_of_batches(random_triplets(labels_of(sizes), 3, np.random.RandomState(0))))
+             for sizes in ((20, 20), (200, 200))]  # fmt: skip
+    small, large = ([members.size for members, _ in some] for some in found)
+    assert max(large) <= max(small) == 14
+    assert len(large) == pytest.approx(10 * len(small), rel=0.1)
+
+
+def test_every_mini_batch_has_the_classes_and_strata_in_their_proportions():
+    labels, strata = np.repeat([0, 1], [30, 90]), np.tile([0, 1, 2], 40)
+    triplets = random_triplets(labels, 2, np.random.RandomState(0), batch_size=96, strata=strata)
+    for batch in np.unique(triplets.batch):
+        anchors = np.unique(triplets.j[triplets.batch == batch])
+        assert np.mean(labels[anchors]) == pytest.approx(0.75, abs=0.1)
+        assert np.ptp(np.bincount(strata[anchors])) <= 3
 
 
 @given(class_sizes, st.integers(1, 3))
@@ -176,11 +208,4 @@ def test_from_large_classes_neighbours_are_drawn_without_a_copy_of_the_class(mon
     for c in (0, 1):  # every member is drawn about as often, the ones beside the anchor too
         drawn = np.bincount(triplets.k[labels[triplets.k] == c], minlength=labels.size)[labels == c] / t
         assert drawn.mean() == pytest.approx(t * np.mean(labels != c) / np.mean(labels == c))
-        assert drawn.var() == pytest.approx(drawn.mean(), rel=0.15)  # as of independent draws
-
-
-def test_what_was_drawn_from_classes_of_a_usual_size_stays():
-    """Seeds of earlier versions give the same triplets."""
-    triplets = random_triplets(labels_of((6, 5)), 2, np.random.RandomState(0))
-    expected = [[5, 5, 3, 3, 9, 9, 2, 2], [1, 7, 1, 7, 5, 3, 5, 3]]
-    assert [triplets.i[:8].tolist(), triplets.k[:8].tolist()] == expected
+        assert 0.2 * drawn.mean() < drawn.var() < drawn.mean()  # at random, and more evenly than independent draws

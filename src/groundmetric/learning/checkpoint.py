@@ -71,7 +71,7 @@ def under(prefix: str, state: State) -> State:
 
 
 # 3: digests of the labels no longer depend on where their classes are defined.
-_KIND, _VERSION = "groundmetric checkpoint", 3
+_KIND, _VERSION = "groundmetric checkpoint", 4
 
 
 def check_place(path: str | os.PathLike) -> Path:

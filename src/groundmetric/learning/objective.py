@@ -83,11 +83,11 @@ class Objective:
         self.triplets, self.pairs, self.margin = triplets, pairs, margin
         self.unit = 1.0
 
-    def typical_distance(self, parameters: np.ndarray) -> float:
-        """Mean distance over all pairs."""
-        distributions = np.unique([self.pairs.first, self.pairs.second])
-        self.pairs.place(parameters, distributions, learning=False)
-        return float(self.pairs.solve(np.arange(self.pairs.first.size)).mean())
+    def typical_distance(self, parameters: np.ndarray, batch: np.ndarray) -> float:
+        """Mean distance over the pairs of some triplets."""
+        pairs = np.unique([self.triplets.near[batch], self.triplets.far[batch]])
+        self.pairs.place(parameters, np.unique([self.pairs.first[pairs], self.pairs.second[pairs]]), learning=False)
+        return float(self.pairs.solve(pairs).mean())
 
     def evaluate(self, parameters: np.ndarray, batch: np.ndarray, *, gradient: bool = True) -> Evaluation:
         """Loss of the triplets `batch`, and its gradient."""
@@ -209,18 +209,23 @@ def _by_place(known: Supervision, held_out: np.ndarray, n: int) -> list[np.ndarr
     return list(masks.values())
 
 
-def by_anchor(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:
-    """The chosen triplets, those of one anchor together: they share pairs, so a batch of them needs few solves."""
-    order = chosen[np.argsort(triplets.j[chosen], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(triplets.j[order])) + 1)
+def grouped(triplets: Triplets, chosen: np.ndarray) -> list[np.ndarray]:
+    """The chosen triplets that are learned from together: of a mini-batch, or at least of an anchor.
+
+    They share distributions and pairs, so that a step needs few projections and solves.
+    """
+    group = (triplets.j if triplets.batch is None else triplets.batch)[chosen]
+    order = np.argsort(group, kind="stable")
+    return np.split(chosen[order], np.flatnonzero(np.diff(group[order])) + 1)
 
 
-def mini_batches(anchors: list[np.ndarray], size: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Mini-batches of about `size` triplets: whole anchors in random order."""
-    order = [anchors[place] for place in random.permutation(len(anchors))]
-    ends = np.cumsum([anchor.size for anchor in order])
+def mini_batches(groups: list[np.ndarray], size: int, random: np.random.RandomState) -> list[np.ndarray]:
+    """Mini-batches of about `size` triplets: whole groups in random order."""
+    order = [groups[place] for place in random.permutation(len(groups))]
+    ends = np.cumsum([group.size for group in order])
     n_batches = max(1, int(np.ceil(ends[-1] / size)))
-    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_batches) / n_batches)
+    middles = (ends[:-1] + ends[1:]) / 2.0  # a batch ends with the group whose end is nearest
+    cuts = 1 + np.searchsorted(middles, ends[-1] * np.arange(1, n_batches) / n_batches)
     parts = np.split(np.arange(len(order)), np.unique(cuts))
     return [np.concatenate([order[place] for place in part]) for part in parts if part.size]
 

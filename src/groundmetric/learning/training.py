@@ -15,7 +15,7 @@ from ..transport.cache import cohort_digest
 from ..transport.problem import Masses
 from .checkpoint import Saving, State, named, random_state, restorable, set_random_state, under
 from .model import Model, discriminating_start, random_start
-from .objective import Adam, Evaluation, Objective, by_anchor, mini_batches, nearest_candidates
+from .objective import Adam, Evaluation, Objective, grouped, mini_batches, nearest_candidates
 from .options import Settings
 from .penalties import ProximalPenalty, StrataVariance, has_vanished
 
@@ -177,6 +177,7 @@ class Training:
     def _begin(self) -> None:
         self.W = self.model.start(self._first_components)
         self.use(self._choose_triplets())
+        self._begin_epoch(0)
         self._set_units()
         self.best, self.kept, self.since_best = np.inf, self.model.keep(self.W), 0
 
@@ -195,7 +196,7 @@ class Training:
         t, known, held_out = self.settings.n_neighbors, self.known, self.held_out
         if self.settings.refresh is not None:
             return nearest_triplets(known, t, self._nearest_candidates(), held_out=held_out)
-        return random_triplets(known, t, self.random, held_out=held_out)
+        return random_triplets(known, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
 
     def use(self, triplets: Triplets) -> None:
         """Learn from these. Those with a held-out anchor are for validation; nobody learns from them."""
@@ -204,7 +205,7 @@ class Training:
             raise ValueError(
                 "the labels give no triplet to learn from: lower the `gap` of `target`, or label more distributions"
             )
-        self.learning = by_anchor(triplets, np.flatnonzero(~held_out[triplets.j]))
+        self.learning = grouped(triplets, np.flatnonzero(~held_out[triplets.j]))
         self.validating = np.flatnonzero(held_out[triplets.j])
         pairs = self.model.pairs(
             self.D,
@@ -223,10 +224,15 @@ class Training:
         )
 
     def _set_units(self) -> None:
-        """Measure distances in units of the mean distance at the start, and the penalty in units of its start."""
-        self.objective.unit = self.objective.typical_distance(self.W)
-        self._count_pivot_limits(np.arange(self.objective.triplets.first.size))
-        if not self.objective.unit > 0.0:
+        """Measure distances in units of the mean distance at the start, and the penalty in units of its start.
+
+        The mean over the first mini-batch, which is then solved already; over all where that is 0.
+        """
+        for triplets in (self.batches[0], np.concatenate(self.batches)):
+            self.objective.unit = self.objective.typical_distance(self.W, triplets)
+            if self.objective.unit > 0.0:
+                break
+        else:
             raise ValueError("all distributions coincide under the starting metric: there is nothing to learn from")
         penalty = self.settings.penalty
         first = penalty.value(self.W) if penalty is not None else 0.0

@@ -1,15 +1,7 @@
 """Triplets (i, j, k): the anchor j should be nearer to i than to k, because the labels say so."""
 
-from .triplets import (
-    ClassTarget,
-    DistanceTarget,
-    OrderedTarget,
-    Supervision,
-    Target,
-    Triplets,
-    nearest_triplets,
-    random_triplets,
-)
+from .targets import ClassTarget, DistanceTarget, OrderedTarget, Target
+from .triplets import Supervision, Triplets, nearest_triplets, random_triplets
 
 __all__ = [
     "ClassTarget",

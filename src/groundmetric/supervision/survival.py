@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .._internal.validation import Roll, aligned, missing_values, real_array
-from .triplets import GAP, Target, cut
+from .targets import GAP, Target, cut
 
 _FORM = 'a structured array with the fields "event" and "time" (as of scikit-survival), or a table with such columns'
 

@@ -1,255 +1,15 @@
-"""What labels ask for, and triplets of distributions: random or nearest neighbours of every level, across strata.
-
-Every kind of label is a distance between labels. A triplet (i, j, k) holds where the label of k is farther from that of
-the anchor j than the label of i is, by more than a gap.
-"""
+"""Triplets of distributions: random neighbours, shared by anchors of a mini-batch, or nearest ones; across strata."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-
-@dataclass(frozen=True)
-class Pool:
-    """Distributions to draw from: the members, in order, without the one at the place `hole` (-1: all).
-
-    An anchor is not its own neighbour. To copy its class without it for each would take the square of the time.
-
-    >>> pool = Pool(np.array([2, 5, 7]), hole=1)
-    >>> len(pool), pool.all().tolist(), pool.at(np.array([1])).tolist()
-    (2, [2, 7], [7])
-    """
-
-    members: np.ndarray
-    hole: int = -1
-
-    @classmethod
-    def without(cls, members: np.ndarray, anchor: int) -> Pool:
-        place = int(np.searchsorted(members, anchor))
-        return cls(members, place if place < members.size and members[place] == anchor else -1)
-
-    def __len__(self) -> int:
-        return self.members.size - (self.hole >= 0)
-
-    def all(self) -> np.ndarray:
-        return self.members if self.hole < 0 else np.delete(self.members, self.hole)
-
-    def at(self, places: np.ndarray) -> np.ndarray:
-        return self.members[places if self.hole < 0 else places + (places >= self.hole)]
-
-
-# Neighbours are drawn from every level of a label, so that rare values are seen. More values than so many are cut into
-# as many levels, at quantiles.
-MOST_LEVELS = 5
-# A gap that is not given, in standard deviations of the label.
-GAP = 0.25
-# Differences of labels that rounding alone may have made, relative to the largest.
-_ROUNDING = 1e-9
-
-Pools = Callable[[int], list[Pool]]
-
-
-class Target:
-    """A label of n distributions as distances between labels, from which triplets are formed.
-
-    Attributes
-    ----------
-    gap : float
-        Difference that two label distances must exceed to form a triplet.
-    labelled : array of bool of shape (n,)
-        Distributions that have the label.
-    levels : array of int of shape (n,)
-        Level of each distribution: equal or similar labels have the same level; -1 without a label.
-    few_levels : bool
-        Whether all labels of a level are equal.
-    counts_all : bool
-        True: a drawn triplet counts for all those of its levels, times the difference of its label distances, so that
-        the loss estimates that of all triplets. False: each counts as one, so that neighbours from small classes count
-        as much as those from large ones.
-    balanced : bool
-        Whether each level of anchors makes up the same share of the loss, however many distributions it has.
-    """
-
-    gap: float
-    labelled: Any
-    levels: Any
-    few_levels: Any = False
-    counts_all = True
-    balanced: bool = False
-
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        """Label distances of others from an anchor."""
-        raise NotImplementedError
-
-    def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Label distances from an anchor to nearer and to farther ones, for each case of what its label may be.
-
-        A triplet holds where it does in every case. Labels that are known have one.
-        """
-        return [(self.apart(anchor, near), self.apart(anchor, far))]
-
-    def pools(self, free: np.ndarray) -> Pools:
-        """For an anchor, those of the free distributions (a mask) to draw from, by level, the nearest level first."""
-        return _pools_by_level(self.levels, free)
-
-    def response(self) -> np.ndarray:
-        """Numbers of shape (n, q), on which the means of distributions can be regressed: which level, or values."""
-        return _indicators(self.levels)
-
-    def at(self, places: np.ndarray) -> Target:
-        """The label of some of the distributions."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class ClassTarget(Target):
-    """Distributions of one class should be nearer to each other than to those of any other class."""
-
-    levels: np.ndarray  # classes as numbers; -1 where there is no label
-    balanced: bool = False
-    gap: float = 0.0
-    few_levels = True
-    counts_all = False
-
-    @property
-    def labelled(self) -> np.ndarray:
-        return self.levels >= 0
-
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        return (self.levels[others] != self.levels[anchor]).astype(np.float64)
-
-    def at(self, places: np.ndarray) -> ClassTarget:
-        return ClassTarget(self.levels[places], self.balanced)
-
-
-@dataclass(frozen=True)
-class OrderedTarget(Target):
-    """The farther apart two values are, the farther apart should their distributions be."""
-
-    values: np.ndarray  # NaN where there is no label
-    gap: float
-
-    @classmethod
-    def of(cls, values: np.ndarray, gap: float | None = None) -> OrderedTarget:
-        """Without a gap, a quarter of the standard deviation of the values."""
-        return cls(values, GAP * float(np.nanstd(values)) if gap is None else gap)
-
-    @property
-    def labelled(self) -> np.ndarray:
-        return ~np.isnan(self.values)
-
-    @cached_property
-    def levels(self) -> np.ndarray:
-        return cut(self.values)
-
-    @property
-    def few_levels(self) -> bool:
-        return np.unique(self.values[self.labelled]).size <= MOST_LEVELS
-
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        return np.abs(self.values[others] - self.values[anchor])
-
-    def response(self) -> np.ndarray:
-        return _indicators(self.levels) if self.few_levels else (self.values / np.nanstd(self.values))[:, None]
-
-    def at(self, places: np.ndarray) -> OrderedTarget:
-        return OrderedTarget(self.values[places], self.gap)
-
-
-@dataclass(frozen=True)
-class DistanceTarget(Target):
-    """The larger the target distance of two distributions (the paper's W*), the farther apart should they be."""
-
-    matrix: np.ndarray  # symmetric; NaN where a distance is not known
-    gap: float
-
-    @classmethod
-    def of(cls, matrix: np.ndarray, gap: float | None = None) -> DistanceTarget:
-        """Without a gap, a quarter of the standard deviation of the distances."""
-        others = matrix[~np.eye(len(matrix), dtype=bool)]
-        return cls(matrix, GAP * float(np.nanstd(others)) if gap is None else gap)
-
-    @cached_property
-    def labelled(self) -> np.ndarray:
-        """Those of which the distance to any other is known."""
-        known = ~np.isnan(self.matrix)
-        np.fill_diagonal(known, False)
-        return known.any(axis=1)
-
-    @property
-    def levels(self) -> np.ndarray:
-        return np.where(self.labelled, 0, -1)
-
-    def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        return self.matrix[anchor, others]
-
-    def pools(self, free: np.ndarray) -> Pools:
-        def by_distance(anchor: int) -> list[Pool]:
-            others = free.copy()
-            others[anchor] = False
-            levels = cut(np.where(others, self.matrix[anchor], np.nan))
-            return [Pool(np.flatnonzero(levels == level)) for level in range(max(levels.max(), 0) + 1)]
-
-        return by_distance
-
-    def response(self) -> np.ndarray:
-        """Coordinates whose distances are near to the targets (classical scaling), the widest first."""
-        squares = self.matrix**2
-        np.fill_diagonal(squares, 0.0)
-        squares = np.where(np.isnan(squares), np.nanmean(squares), squares)
-        centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
-        strength, axes = np.linalg.eigh(-0.5 * centred)
-        widest = np.argsort(-strength)[:MOST_LEVELS]
-        widest = widest[strength[widest] > strength.max() * 1e-8]
-        return axes[:, widest] * np.sqrt(strength[widest])
-
-    def at(self, places: np.ndarray) -> DistanceTarget:
-        return DistanceTarget(self.matrix[np.ix_(places, places)], self.gap)
-
-
-def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
-    """Which label distances `farther` exceed which of `nearer` by more than the gap, (nearer, farther).
-
-    >>> holds(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 0.5).tolist()
-    [[True, True], [False, True]]
-    """
-    largest = np.nanmax(np.concatenate([nearer, farther, [0.0]]))
-    return farther[None, :] - nearer[:, None] > gap + _ROUNDING * largest
-
-
-def _indicators(levels: np.ndarray) -> np.ndarray:
-    """A column of 0 and 1 for each level."""
-    return (levels[:, None] == np.unique(levels[levels >= 0])).astype(np.float64)
-
-
-def _pools_by_level(levels: np.ndarray, free: np.ndarray) -> Pools:
-    members = {level: np.flatnonzero((levels == level) & free) for level in np.unique(levels[levels >= 0])}
-
-    def own_level_first(anchor: int) -> list[Pool]:
-        own = levels[anchor]
-        return [Pool.without(members[own], anchor), *(Pool(members[level]) for level in members if level != own)]
-
-    return own_level_first
-
-
-def cut(values: np.ndarray) -> np.ndarray:
-    """Levels of values: each distinct one, or fifths where there are many; -1 for NaN.
-
-    >>> cut(np.array([7.0, 3.0, np.nan, 7.0])).tolist()
-    [1, 0, -1, 1]
-    """
-    levels, known = np.full(values.size, -1), ~np.isnan(values)
-    distinct, places = np.unique(values[known], return_inverse=True)
-    if distinct.size > MOST_LEVELS:
-        edges = np.unique(np.quantile(values[known], np.arange(1, MOST_LEVELS) / MOST_LEVELS))
-        places = np.unique(np.searchsorted(edges, values[known], side="right"), return_inverse=True)[1]
-    levels[known] = places
-    return levels
+from .targets import ClassTarget, Pool, Target, holds
 
 
 @dataclass(frozen=True)
@@ -268,6 +28,8 @@ class Triplets:
         Positions of the pairs (i, j) and (j, k) among the distinct pairs.
     weight : array of shape (n_triplets,) or None
         Weights in the loss, of mean 1. None: all count the same.
+    batch : array of shape (n_triplets,) or None
+        Mini-batch of each, where the triplets of a mini-batch were drawn to share distributions and pairs.
     """
 
     i: np.ndarray
@@ -278,6 +40,7 @@ class Triplets:
     near: np.ndarray
     far: np.ndarray
     weight: np.ndarray | None = None
+    batch: np.ndarray | None = None
 
     @classmethod
     def from_indices(
@@ -296,7 +59,12 @@ class Triplets:
         weight = np.concatenate(
             [part.weights * share / max(len(part), 1) for part, share in zip(parts, shares, strict=True)]
         )
-        return cls.from_indices(i, j, k, n, weight * (i.size / weight.sum()))
+        joined = cls.from_indices(i, j, k, n, weight * (i.size / weight.sum()))
+        batches = [part.batch for part in parts if part.batch is not None]
+        if not batches:
+            return joined
+        starts = np.cumsum([0, *(np.max(batch, initial=-1) + 1 for batch in batches)])
+        return replace(joined, batch=np.concatenate([b + start for b, start in zip(batches, starts, strict=False)]))
 
     @property
     def weights(self) -> np.ndarray:
@@ -306,10 +74,6 @@ class Triplets:
     def __len__(self) -> int:
         return self.i.size
 
-
-# Pools of at most so many are shuffled whole, to take the first. From larger ones a few are drawn, as the time to
-# shuffle a class for each of its members grows with the square of its size.
-_SHUFFLED = 2000
 
 Choose = Callable[[int, Pool], np.ndarray]
 
@@ -352,9 +116,8 @@ class Supervision:
         strata = None if self.strata is None else self.strata[places]
         return Supervision(tuple(target.at(places) for target in self.targets), self.shares, strata)
 
-    def triplets(self, choose: Choose, held_out: np.ndarray | None = None) -> Triplets:
+    def joined(self, parts: list[Triplets]) -> Triplets:
         """Triplets of all labels."""
-        parts = [_build(target, choose, held_out, self.strata) for target in self.targets]
         return parts[0] if len(parts) == 1 else Triplets.joined(parts, self.shares, self.targets[0].labelled.size)
 
 
@@ -363,6 +126,7 @@ def random_triplets(
     n_neighbors: int,
     random: np.random.RandomState,
     *,
+    batch_size: int = 128,
     held_out: np.ndarray | None = None,
     strata: np.ndarray | None = None,
 ) -> Triplets:
@@ -371,19 +135,103 @@ def random_triplets(
     Of classes (an array of them may be given) that are t of its own × t of each other class, drawn without replacement.
     Distributions that are held out (a mask) are anchors, but nobody's neighbours.
 
+    Anchors come in mini-batches of about `batch_size` triplets and are each other's neighbours, so that a mini-batch
+    has few distributions and few pairs, however many there are in all.
+
     With strata (batches), the nearer ones are from other strata and the farther ones from the anchor's own, so that
     what sets the strata apart does not help; where an anchor has none such, they are from any.
 
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
     """
+    known, parts = _supervision(target, strata), []
+    for one in known.targets:
+        batch = _batches(one, _batch_anchors(one, n_neighbors, batch_size), held_out, known.strata, random)
+        part = _build(one, _SharedNeighbors(batch, n_neighbors, random), held_out, known.strata)
+        parts.append(replace(part, batch=batch[part.j]))
+    return known.joined(parts)
 
-    def choose(anchor: int, pool: Pool) -> np.ndarray:
-        if len(pool) <= max(_SHUFFLED, 4 * n_neighbors):
-            return random.permutation(pool.all())[:n_neighbors]
-        return pool.at(_distinct(len(pool), n_neighbors, random))
 
-    return _supervision(target, strata).triplets(choose, held_out)
+def _batch_anchors(target: Target, n_neighbors: int, batch_size: int) -> float:
+    """Anchors of a mini-batch: about `batch_size` triplets, up to twice as many where all members are anchors then."""
+    wanted = batch_size / (n_neighbors**2 * max(target.n_levels - 1, 1))
+    return max(1.0, float(np.clip((n_neighbors + 1) * target.n_levels, wanted, 2 * wanted)))
+
+
+def _batches(
+    target: Target, size: float, held_out: np.ndarray | None, strata: np.ndarray | None, random: np.random.RandomState
+) -> np.ndarray:
+    """Mini-batch of every anchor, -1 without a label: alike in their levels and strata, and held-out anchors apart."""
+    n = target.labelled.size
+    held_out = np.zeros(n, bool) if held_out is None else held_out
+    kind = target.levels if strata is None else target.levels * (strata.max() + 1) + strata
+    batch, start = np.full(n, -1), 0
+    for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
+        n_batches = int(np.ceil(anchors.size / size))
+        for part in np.array_split(_interleaved(kind[anchors], random), max(n_batches, 1)):
+            batch[anchors[part]] = start
+            start += 1
+    return batch
+
+
+def _interleaved(kind: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+    """A random order in which every kind is spread evenly.
+
+    >>> kind = np.array([0, 0, 0, 0, 1, 1])
+    >>> kind[_interleaved(kind, np.random.RandomState(0))].tolist()
+    [0, 1, 0, 0, 1, 0]
+    """
+    order = random.permutation(kind.size)
+    _, number, count = np.unique(kind[order], return_inverse=True, return_counts=True)
+    by_kind = np.argsort(number, kind="stable")
+    rank = np.empty(kind.size)
+    rank[by_kind] = np.arange(kind.size) - np.repeat(np.cumsum(count) - count, count)
+    return order[np.argsort((rank + 0.5) / count[number], kind="stable")]
+
+
+# Pools of at most so many are shuffled whole, to take the first. From larger ones a few are drawn, as the time to
+# shuffle a class for each mini-batch grows with the square of its size.
+_SHUFFLED = 2000
+
+
+class _SharedNeighbors:
+    """Random neighbours from the anchor's mini-batch; where it has too few of a pool, others join it."""
+
+    def __init__(self, batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> None:
+        self._batch, self._n_neighbors, self._random = batch, n_neighbors, random
+        order = np.argsort(batch, kind="stable")
+        ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
+        self._members = [order[low:high] for low, high in pairwise(ends)]
+
+    def __call__(self, anchor: int, pool: Pool) -> np.ndarray:
+        batch = self._batch[anchor]
+        inside = pool.among(self._members[batch])
+        missing = min(self._n_neighbors, len(pool)) - inside.size
+        if missing > 0:
+            joining = self._draw(pool, self._members[batch], missing)
+            self._members[batch] = np.concatenate([self._members[batch], joining])
+            inside = np.concatenate([inside, joining])
+        return self._random.permutation(inside)[: self._n_neighbors]
+
+    def _draw(self, pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
+        """So many of a pool that are no members."""
+        many = count + members.size
+        if len(pool) <= max(_SHUFFLED, 4 * many):
+            some = self._random.permutation(pool.all())
+        else:
+            some = pool.at(_distinct(len(pool), many, self._random))
+        return some[~np.isin(some, members)][:count]
+
+
+def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
+    """Some of the numbers below n in random order, each at most once: drawn again until they differ.
+
+    They are a quarter of n at most, so that few are drawn twice.
+    """
+    drawn: dict[int, None] = {}
+    while len(drawn) < count:
+        drawn.update(dict.fromkeys(random.randint(n, size=count - len(drawn)).tolist()))
+    return np.array(list(drawn))
 
 
 def nearest_triplets(
@@ -403,18 +251,8 @@ def nearest_triplets(
         some = pool.all()
         return some[np.argsort(distances[anchor, some], kind="stable")[:n_neighbors]]
 
-    return _supervision(target, strata).triplets(choose, held_out)
-
-
-def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
-    """Some of the numbers below n in random order, each at most once: drawn again until they differ.
-
-    They are a quarter of n at most, so that few are drawn twice.
-    """
-    drawn: dict[int, None] = {}
-    while len(drawn) < count:
-        drawn.update(dict.fromkeys(random.randint(n, size=count - len(drawn)).tolist()))
-    return np.array(list(drawn))
+    known = _supervision(target, strata)
+    return known.joined([_build(one, choose, held_out, known.strata) for one in known.targets])
 
 
 def _supervision(target: Any, strata: np.ndarray | None) -> Supervision:
