@@ -42,6 +42,7 @@ lint: .venv/.lint .venv/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict --config-file= tests/test_types.py
 	$(BIN)/python tests/check_docstrings.py
 
 # The site, in docs/_build/html. Pages are run, warnings are errors, and nothing is downloaded.

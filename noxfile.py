@@ -23,6 +23,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
+    session.run("mypy", "--strict", "--config-file=", "tests/test_types.py")
     session.run("python", "tests/check_docstrings.py")
 
 

@@ -60,7 +60,7 @@ def run_surface(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def _score(data: str, parameters: dict, split: int, seed: int, quick: bool) -> dict[str, float]:
+def _score(data: str, parameters: dict[str, Any], split: int, seed: int, quick: bool) -> dict[str, float]:
     D, y = synthetic(data, seed, quick)
     train, test = halves(y, split + 1, seed)[split]
     protocol = Protocol(n_neighbors=K, n_point_neighbors=K_POINTS, weights="uniform", max_points=MAX_POINTS)

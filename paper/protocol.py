@@ -160,5 +160,5 @@ class PrincipalComponents(Prepared):
     def _show(self, points: Any) -> Any:
         return points if self.space_ is None else self.space_.project(points)
 
-    def _names(self, features: list | None) -> list | None:
+    def _names(self, features: list[str] | None) -> list[str] | None:
         return features if self.space_ is None else None

@@ -94,7 +94,7 @@ def run(plan: Plan, keep: Callable[[dict[str, Any]], None] = lambda found: None)
 
 def components_of_all_cells(cohort: Labelled, seed: int) -> Labelled:
     """What the description of the data does: scaling and components without labels, but with the held-out cells."""
-    space = baselines.by_name("pca", n_components=COMPONENTS, standardise=True, random_state=seed).fit(cohort.D)
+    space = baselines.PCAEuclidean(COMPONENTS, standardise=True, random_state=seed).fit(cohort.D)
     return cohort._replace(D=cohort.D.with_points(space.metric_.project(cohort.D.points)))
 
 

@@ -31,11 +31,11 @@ WORK = ".paper"
 
 def reproduce(
     sections: Sequence[str] = (),
-    output: str | os.PathLike = "reproduced",
+    output: str | os.PathLike[str] = "reproduced",
     *,
     n_jobs: int | None = None,
     quick: bool = False,
-    data: str | os.PathLike | None = None,
+    data: str | os.PathLike[str] | None = None,
     seed: int = 0,
     verbose: int = 0,
     log: Callable[[str], None] = lambda line: None,

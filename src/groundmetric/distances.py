@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._internal.executor import Threads, in_this_process, progress_bar, write_line
+from ._internal.types import DistributionsLike
 from .distributed import configured_backend, solve_pairs
 from .distributions import Distributions, as_distributions
 from .metrics.base import GroundMetric
@@ -47,15 +48,15 @@ def __dir__() -> list[str]:
 
 
 def pairwise_distances(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     metric: GroundMetric | str = "euclidean",
     *,
     solver: str | Solver = "exact",
     n_jobs: int | None = None,
     max_pivots: int | None = None,
     verbose: int = 0,
-    keep: str | os.PathLike | None = None,
+    keep: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> np.ndarray:
     """Wasserstein distances between all distributions of A and of B (or among those of A): exact, or by a variant.
@@ -107,15 +108,15 @@ def pairwise_distances(
 
 
 def bounded_distances(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     metric: GroundMetric | str = "euclidean",
     *,
     solver: str | Solver = "exact",
     n_jobs: int | None = None,
     max_pivots: int | None = None,
     verbose: int = 0,
-    keep: str | os.PathLike | None = None,
+    keep: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> BoundedDistances:
     """Wasserstein distances as in `pairwise_distances`, with bounds of the optimal values and the status of the solves.
@@ -265,8 +266,8 @@ def _as_matrix(
 
 
 def kneighbors(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     n_neighbors: int = 5,
     metric: GroundMetric | str = "euclidean",
     *,
@@ -313,8 +314,8 @@ def kneighbors(
 
 
 def search_neighbors(
-    A: Any,
-    B: Any = None,
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
     n_neighbors: int = 5,
     metric: GroundMetric | str = "euclidean",
     *,

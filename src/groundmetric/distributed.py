@@ -102,7 +102,7 @@ class JoblibBackend:
         for number in sorted(left):
             yield number, function(tasks[number])
 
-    def _calls(self, function: Callable, tasks: Sequence, numbers: list[int]) -> Any:
+    def _calls(self, function: Callable[..., Any], tasks: Sequence[Any], numbers: list[int]) -> Any:
         # Answers that came in before a worker dies are not lost if they are given as they come; Ray cannot.
         as_they_come = getattr(get_active_backend()[0], "supports_return_generator", False)
         order = "generator_unordered" if as_they_come else "list"
@@ -206,7 +206,7 @@ def solve_pairs(
     return results
 
 
-class _PairTasks(Sequence):
+class _PairTasks(Sequence[Any]):
     """Pairs as tasks, each made when it is sent: all of them together may not fit into memory."""
 
     def __init__(self, pairs: Pairs, indices: list[np.ndarray]) -> None:
@@ -228,12 +228,12 @@ def _solve_task(pairs: Pairs) -> PairResults:
 class _DaskRun:
     """The tasks of one call: those that are left, and the futures of those that were sent."""
 
-    def __init__(self, client: Any, function: Callable, tasks: Sequence) -> None:
+    def __init__(self, client: Any, function: Callable[..., Any], tasks: Sequence[Any]) -> None:
         self._client, self._function, self._tasks = client, function, tasks
         self.left = set(range(len(tasks)))
         self._unsent = iter(range(len(tasks)))
         self._sent: dict[Any, int] = {}
-        self._done: queue.Queue = queue.Queue()
+        self._done: queue.Queue[Any] = queue.Queue()
 
     def answers(self) -> Iterator[tuple[int, Any]]:
         _check_versions(self._ask(lambda: self._client.run(_version_question(), on_error="ignore")))

@@ -8,10 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import check_random_state
 
 from ._internal.points import are_sets, as_points, check_features, lost_variance, moments, number_samples, stack
+from ._internal.types import LabelsLike, PointsLike, RandomState
 from ._internal.validation import Roll, aligned, first_not_finite, real_array, refuse_groups, refuse_mask
 
 # Points of which the means are taken at a time, about.
@@ -80,12 +82,12 @@ class Distributions:
 
     def __init__(
         self,
-        points: Any,
+        points: PointsLike | Sequence[PointsLike],
         samples: Iterable[Hashable] | None = None,
         *,
-        weights: Any = None,
+        weights: ArrayLike | None = None,
         features: Sequence[str] | None = None,
-        annotations: Mapping[str, Any] | None = None,
+        annotations: Mapping[str, LabelsLike] | None = None,
         **other: Any,
     ) -> None:
         refuse_groups(other, "Distributions")
@@ -107,9 +109,9 @@ class Distributions:
         if np.any(np.diff(codes) < 0):  # points already together are not copied
             order = np.argsort(codes, kind="stable")
             points = points[order]
-        self.names: list = names
+        self.names: list[Hashable] = names
         self._numberings: list[np.ndarray] | None = []
-        self.points = points
+        self.points: Any = points  # array or CSR matrix
         self.order = order
         self.bounds = np.concatenate([[0], np.cumsum(sizes)])
         self.features = check_features(features, points.shape[1])
@@ -121,7 +123,11 @@ class Distributions:
 
     @classmethod
     def from_arrays(
-        cls, arrays: Sequence[Any], names: Sequence[Hashable] | None = None, *, features: Sequence[str] | None = None
+        cls,
+        arrays: Sequence[PointsLike],
+        names: Sequence[Hashable] | None = None,
+        *,
+        features: Sequence[str] | None = None,
     ) -> Distributions:
         """Make one distribution of each array, all of its points with the same mass.
 
@@ -203,7 +209,7 @@ class Distributions:
             "them as PointwiseTransformer(StandardScaler()); all points together are in `.points`"
         )
 
-    def with_points(self, points: Any, features: Sequence[str] | None = None) -> Distributions:
+    def with_points(self, points: PointsLike, features: Sequence[str] | None = None) -> Distributions:
         """Replace the coordinates of all points; names, masses and annotations stay the same.
 
         Parameters
@@ -237,7 +243,7 @@ class Distributions:
         keep = np.flatnonzero(self.weights >= 2.0**-60)
         return self if keep.size == self.weights.size else self._keep_rows(keep)
 
-    def subsample(self, n: int, *, random_state: Any = None) -> Distributions:
+    def subsample(self, n: int, *, random_state: RandomState = None) -> Distributions:
         """Draw at most `n` points of each distribution at random, without replacement.
 
         The masses of the drawn points are scaled so that every distribution has mass 1 again.

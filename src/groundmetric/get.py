@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ._anndata.source import Source
 from ._anndata.store import EnsembleResults, read_entry
+from ._internal.types import CellsLike
 from .metrics import GroundMetric
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def metric(adata: Any, *, key: str = "groundmetric") -> GroundMetric:
+def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
     """Rebuild the metric that `tl.learn` found.
 
     The metric is in `uns`, so it is the same after genes were dropped or reordered.
@@ -49,7 +50,7 @@ def metric(adata: Any, *, key: str = "groundmetric") -> GroundMetric:
         return read_entry(source.uns_entry(key), key, "adata").metric
 
 
-def importance(adata: Any, *, key: str = "groundmetric") -> pd.DataFrame:
+def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     """Table of the genes that the metric was learned from, the most important first.
 
     Parameters
@@ -88,7 +89,7 @@ def importance(adata: Any, *, key: str = "groundmetric") -> pd.DataFrame:
     return table.sort_values("importance", ascending=False, kind="stable")
 
 
-def distances(samples: Any, *, key: str = "groundmetric") -> pd.DataFrame:
+def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     """Table of the distances between samples.
 
     Parameters

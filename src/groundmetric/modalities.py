@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
+from ._internal.types import FilePath, GenesLike
 from ._internal.validation import ParameterError, check_number
 from .distributions import Distributions
 from .metrics.base import Cost, GroundMetric
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from mudata import MuData
 
 # Annotation of points that says which cell they are, in every modality.
 CELL = "cell"
@@ -51,19 +56,19 @@ class Modalities:
             if not isinstance(D, Distributions):
                 raise TypeError(f"modality {modality!r} is a {type(D).__name__}: expected Distributions")
         first, names = next(iter(parts.items()))
-        self.names: list = names.names
+        self.names: list[Hashable] = names.names
         self.parts = {str(modality): _in_order(D, self.names, modality, first) for modality, D in parts.items()}
 
     @classmethod
     def from_mudata(
         cls,
-        mdata: Any,
+        mdata: MuData | FilePath | Mapping[str, AnnData],
         sample_key: str,
         *,
         modalities: Sequence[str] | None = None,
         layer: Mapping[str, str] | None = None,
         use_rep: Mapping[str, str] | None = None,
-        genes: Any = None,
+        genes: Mapping[str, GenesLike] | None = None,
         n_cells: int | None = 1000,
         random_state: int = 0,
     ) -> Modalities:
@@ -167,7 +172,7 @@ class Modalities:
         found.annotations = {CELL: first.annotations[CELL][rows[0]]}
         return found
 
-    def joint_metric(self, metrics: Mapping[str, Any], weights: Mapping[str, float]) -> GroundMetric:
+    def joint_metric(self, metrics: Mapping[str, GroundMetric | str], weights: Mapping[str, float]) -> GroundMetric:
         """The metric between cells whose squared distance is a weighted sum of those of the modalities.
 
         Each modality counts in units of the spread of its points under its metric, so that with equal weights all
@@ -255,7 +260,7 @@ class Modalities:
         return [np.array(rows) for rows in found]
 
 
-def _bounds(D: Distributions) -> zip:
+def _bounds(D: Distributions) -> Iterator[tuple[int, int]]:
     return zip(D.bounds[:-1], D.bounds[1:], strict=True)
 
 
@@ -268,7 +273,7 @@ def _places(D: Distributions, d: int, modality: str, name: Any) -> dict[Any, int
     return found
 
 
-def _in_order(D: Distributions, names: list, modality: str, first: str) -> Distributions:
+def _in_order(D: Distributions, names: list[Hashable], modality: str, first: str) -> Distributions:
     """The distributions in the order of the first modality, which must be the same ones."""
     place = {name: k for k, name in enumerate(D.names)}
     lacking = [name for name in names if name not in place]

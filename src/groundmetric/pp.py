@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from scipy import sparse as matrices
 
-from ._anndata import need
 from ._anndata.annotations import SELECTED, above_average, check_draw, draw, samples_of
 from ._anndata.scale import moments, warn_of_counts
 from ._anndata.source import Source, layout, read
 from ._anndata.spatial import check_coordinates, neighborhood_means, side_by_side, standardised_coordinates
-from ._internal.validation import ParameterError, check_number
+from ._internal.validation import ParameterError, check_number, need
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 __all__ = ["select_genes", "spatial", "subsample"]
 
@@ -22,7 +24,7 @@ def __dir__() -> list[str]:
 
 
 def select_genes(
-    adata: Any,
+    adata: AnnData,
     *,
     method: str = "variance",
     layer: str | None = None,
@@ -98,7 +100,17 @@ def _highly_variable(adata: Any, layer: str | None, options: dict[str, Any]) -> 
     return sc.pp.highly_variable_genes(adata, layer=layer, inplace=False, **options)["highly_variable"].to_numpy()
 
 
-def subsample(adata: Any, sample_key: str, n: int = 1000, *, random_state: int = 0, copy: bool = False) -> Any:
+@overload
+def subsample(
+    adata: AnnData, sample_key: str, n: int = 1000, *, random_state: int = 0, copy: Literal[False] = False
+) -> None: ...
+@overload
+def subsample(
+    adata: AnnData, sample_key: str, n: int = 1000, *, random_state: int = 0, copy: Literal[True]
+) -> AnnData: ...
+def subsample(
+    adata: AnnData, sample_key: str, n: int = 1000, *, random_state: int = 0, copy: bool = False
+) -> AnnData | None:
     """Subsample of n random cells of every sample; samples with fewer keep all of theirs.
 
     Cells stay in their order. The draw from a sample depends on the seed, the sample's name and its own cells alone.
@@ -151,7 +163,7 @@ def _read_cells(adata: Any, rows: np.ndarray) -> Any:
 
 
 def spatial(
-    adata: Any,
+    adata: AnnData,
     sample_key: str,
     *,
     weight: float = 0.2,

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba.core.caching import NullCache
 
 import groundmetric
 from groundmetric._internal import compile as compiling
+from groundmetric.transport._kernels.compiled import inner, kernel, pointer
 
 # Two kernels of this package, after one of somebody else.
 CODE = """
@@ -125,3 +128,30 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(installed,
         return run("from groundmetric.transport.outer import outer; print(outer())", **environment).stdout.strip()
 
     assert [outcome(1), outcome(22)] == ["1", "22"]
+
+
+@inner
+def entry(numbers, place):
+    return numbers[place]
+
+
+@kernel
+def three_entries(numbers, places):
+    values = pointer(numbers)
+    return entry(values, 0) + 10 * entry(values, places[0]) + 100 * entry(values, numbers.size - 1)
+
+
+three_entries._cache = NullCache()  # so that every run of the tests compiles it
+
+
+def test_what_a_kernel_calls_is_compiled_once_for_whole_numbers_of_all_kinds():
+    assert three_entries(np.array([1, 2, 3]), np.array([1], np.int32)) == 321
+    assert [str(kind) for kind in entry.signatures[0]] == ["int64*", "int64"]
+    assert len(entry.signatures) == 1
+
+
+def test_machine_code_is_made_of_kernels_only():
+    three_entries(np.array([1, 2, 3]), np.array([1], np.int32))
+    (part,), (whole,) = entry.overloads.values(), three_entries.overloads.values()
+    assert not part.library.get_pointer_to_function(part.fndesc.llvm_func_name)
+    assert whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name)

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .._internal.validation import ParameterError, Roll, aligned, need, refuse_mask
-from ..learning.options import Ordered
-from ..supervision.labels import resolve_target
+from ..supervision.labels import Ordered, resolve_target
 from .scale import PANEL, Moments, moments
 from .source import listed, read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ class Labelled(NamedTuple):
 
     D: Distributions
     y: np.ndarray
-    groups: list | None
+    groups: list[Hashable] | None
     rule: Any
     notes: list[str]
 
@@ -116,7 +117,9 @@ def _usable_samples(
     return usable, notes
 
 
-def _features(source: Source, layer: str | None, use_rep: str | None, genes: Any) -> tuple:
+def _features(
+    source: Source, layer: str | None, use_rep: str | None, genes: Any
+) -> tuple[Any, list[str], np.ndarray | None, Any, list[str]]:
     """The matrix, names and positions of its columns, the rule to apply in each split, and what should be known."""
     if use_rep is not None:
         if layer is not None or genes is not None:

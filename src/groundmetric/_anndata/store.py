@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ class EnsembleResults:
 
     @classmethod
     def of(
-        cls, ensemble: GroundMetricEnsemble, samples: list[str], labels: np.ndarray, numbers: np.ndarray | None
+        cls, ensemble: GroundMetricEnsemble, samples: Sequence[Hashable], labels: np.ndarray, numbers: np.ndarray | None
     ) -> EnsembleResults:
         """From a fitted ensemble; `numbers` are what ordered labels were learned as."""
         views = view_scores(ensemble)

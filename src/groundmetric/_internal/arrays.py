@@ -27,7 +27,7 @@ def beginning_of(kind: str) -> bytes:
 
 
 def write_arrays(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     kind: str,
     version: int,
     description: dict[str, Any],
@@ -47,7 +47,7 @@ def write_arrays(
     write_whole(path, [json.dumps(header).encode() + b"\n", content], keep=keep)
 
 
-def _archive(save: Callable, text: np.ndarray, arrays: dict[str, np.ndarray]) -> memoryview:
+def _archive(save: Callable[..., None], text: np.ndarray, arrays: dict[str, np.ndarray]) -> memoryview:
     payload = io.BytesIO()
     save(payload, description=text, **arrays)
     return payload.getbuffer()
@@ -58,7 +58,7 @@ def _most(content: bytes | memoryview) -> int:
     return _ROOM + _RATIO * len(content)
 
 
-def read_header(path: str | os.PathLike, kind: str) -> tuple[int, str, bytes]:
+def read_header(path: str | os.PathLike[str], kind: str) -> tuple[int, str, bytes]:
     """The version, the checksum and the content, none of them checked."""
     head, _, content = Path(path).read_bytes().partition(b"\n")
     try:
@@ -70,7 +70,7 @@ def read_header(path: str | os.PathLike, kind: str) -> tuple[int, str, bytes]:
         raise Damaged(f"{os.fspath(path)!r} is damaged or no {kind}: it does not begin as one") from None
 
 
-def read_arrays(path: str | os.PathLike, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_arrays(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What `write_arrays` wrote: the description and the arrays."""
     found, checksum, content = read_header(path, kind)
     name = repr(os.fspath(path))
@@ -112,7 +112,7 @@ def unpack(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, np.ndar
     except Damaged:
         raise
     except Exception as error:  # an archive can be wrong in more ways than can be listed
-        raise Damaged(f"{name} is damaged: {error or type(error).__name__}") from error
+        raise Damaged(f"{name} is damaged: {str(error) or type(error).__name__}") from error
     return description, arrays
 
 

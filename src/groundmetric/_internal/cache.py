@@ -58,13 +58,13 @@ class Cache:
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str or os.PathLike[str]
         File; made when the first entry is written.
     parameter : str
         What the path is called in errors.
     """
 
-    def __init__(self, path: str | os.PathLike, parameter: str = "path") -> None:
+    def __init__(self, path: str | os.PathLike[str], parameter: str = "path") -> None:
         self.path = Path(path).absolute()
         if self.path.is_dir():
             raise ValueError(f"{parameter} is the folder {os.fspath(path)!r}: expected the name of a file")
@@ -184,7 +184,7 @@ class Cache:
         return Damaged(f"{str(self.path)!r} is damaged ({reason}): delete it, and what it held is computed anew")
 
 
-def remove_cache(path: str | os.PathLike) -> None:
+def remove_cache(path: str | os.PathLike[str]) -> None:
     """Remove a cache with its journal; a file of somebody else is refused, and none at all is fine."""
     with contextlib.suppress(Damaged):
         Cache(path)

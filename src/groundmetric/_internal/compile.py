@@ -19,10 +19,10 @@ from typing import Any
 
 from numba.core import config, event
 from numba.core.caching import Cache, CacheImpl
-from numba.core.runtime import rtsys
+from numba.core.runtime import nrt
 from numba.misc.appdirs import AppDirs
 
-_MESSAGE = "groundmetric: compiling its kernels, once after an installation (about 15 seconds)"
+_MESSAGE = "groundmetric: compiling its kernels, once after an installation (5 to 10 seconds)"
 _PACKAGE = Path(os.path.abspath(__file__)).parents[1]  # as numba sees it, links and all
 _log = logging.getLogger("groundmetric")
 
@@ -67,11 +67,11 @@ class KernelLocator:
     numba asks its locators one after the other; this one answers for the files of this package only.
     """
 
-    def __init__(self, kernel: Callable, file: str, folder: str) -> None:
+    def __init__(self, kernel: Callable[..., Any], file: str, folder: str) -> None:
         self._line, self._file, self._folder = kernel.__code__.co_firstlineno, file, folder
 
     @classmethod
-    def from_function(cls, kernel: Callable, file: str) -> KernelLocator | None:
+    def from_function(cls, kernel: Callable[..., Any], file: str) -> KernelLocator | None:
         if not Path(os.path.abspath(file)).is_relative_to(_PACKAGE) or not os.path.exists(file):
             return None
         return cls(kernel, file, folder_for(os.path.dirname(os.path.abspath(file)), config.CACHE_DIR))  # type: ignore[attr-defined]
@@ -139,7 +139,7 @@ def _temporary_folder() -> str:
     folder = _private_folder()
     _log.warning(
         "groundmetric: neither %s nor the home folder can be written to, so compiled kernels are kept in %s. They are "
-        "compiled again (about 15 seconds) when that is emptied: set NUMBA_CACHE_DIR to a folder that lasts",
+        "compiled again (5 to 10 seconds) when that is emptied: set NUMBA_CACHE_DIR to a folder that lasts",
         _PACKAGE,
         folder,
     )
@@ -205,7 +205,7 @@ def load_kernel(cache: Any, signature: Any, context: Any) -> Any:
     """
     if not isinstance(cache._impl.locator, KernelLocator):
         return _load(cache, signature, context)
-    rtsys.initialize(context)
+    nrt.rtsys.initialize(context)  # type: ignore[no-untyped-call]
     return cache._load_overload(signature, context)
 
 

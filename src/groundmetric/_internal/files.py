@@ -21,7 +21,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 try:
     import fcntl
@@ -41,7 +41,7 @@ class Damaged(ValueError):
     """A file whose content is not what was written."""
 
 
-def write_whole(path: str | os.PathLike, parts: Iterable, *, keep: Path | None = None) -> None:
+def write_whole(path: str | os.PathLike[str], parts: Iterable[Any], *, keep: Path | None = None) -> None:
     """Write a file of these parts; `path` holds the old content or all of the new, never a part.
 
     The old content may be kept under another name.
@@ -52,7 +52,7 @@ def write_whole(path: str | os.PathLike, parts: Iterable, *, keep: Path | None =
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike, *, keep: Path | None = None) -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str], *, keep: Path | None = None) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` if all goes well; otherwise nothing is left of it."""
     path = Path(path)
     check_ordinary(path)
@@ -190,7 +190,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def refuse_foreign(path: str | os.PathLike, beginning: bytes, kind: str) -> None:
+def refuse_foreign(path: str | os.PathLike[str], beginning: bytes, kind: str) -> None:
     """Raise `Foreign` if there is a file that does not begin as those of this kind do.
 
     A damaged one of ours passes: one that is empty or cut short, full of zeros, or with a few bytes changed.
@@ -212,12 +212,12 @@ Earlier = Callable[[Path], Sequence[str] | None]
 
 @contextlib.contextmanager
 def new_folder(
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     *,
     earlier: Earlier,
     last: str,
     replace: bool,
-    inputs: Iterable[str | os.PathLike] = (),
+    inputs: Iterable[str | os.PathLike[str]] = (),
     beside: Sequence[str] = (),
 ) -> Iterator[Path]:
     """A folder to write to, whose content is put into place when all is done; otherwise nothing is left of it.
@@ -259,7 +259,7 @@ def new_folder(
             raise
 
 
-def check_inputs(folder: Path, output: str | os.PathLike, inputs: Iterable[str | os.PathLike]) -> None:
+def check_inputs(folder: Path, output: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
     for some in inputs:
         if Path(os.path.realpath(some)).is_relative_to(folder) and os.path.lexists(some):
             raise ValueError(
@@ -268,7 +268,7 @@ def check_inputs(folder: Path, output: str | os.PathLike, inputs: Iterable[str |
 
 
 def check_free(
-    folder: Path, output: str | os.PathLike, earlier: Earlier, replace: bool, beside: Sequence[str] = ()
+    folder: Path, output: str | os.PathLike[str], earlier: Earlier, replace: bool, beside: Sequence[str] = ()
 ) -> None:
     """Raise unless the folder can take results: because there is none, or nothing in it, or an earlier run may go."""
     name = repr(os.fspath(output))

@@ -44,7 +44,9 @@ def are_sets(X: Any) -> bool:
     return getattr(first, "ndim", None) == 2 or nested
 
 
-def stack(arrays: list, names: list | None, features: Sequence[str] | None) -> tuple[Any, list, Any]:
+def stack(
+    arrays: list[Any], names: list[Hashable] | None, features: Sequence[str] | None
+) -> tuple[Any, list[Hashable], Any]:
     """All points of several arrays, the name of the array of each, and names of the features."""
     names = list(range(len(arrays))) if names is None else names
     columns = [list(map(str, array.columns)) for array in arrays if hasattr(array, "columns")]
@@ -64,7 +66,7 @@ def stack(arrays: list, names: list | None, features: Sequence[str] | None) -> t
     return points, samples, columns[0] if features is None and columns else features
 
 
-def number_samples(samples: Iterable[Hashable]) -> tuple[list, np.ndarray]:
+def number_samples(samples: Iterable[Hashable]) -> tuple[list[Hashable], np.ndarray]:
     """Names in order of first appearance, and the place of each entry's name in that list."""
     refuse_mask(samples, "samples")
     array = np.asarray(samples) if isinstance(samples, np.ndarray) else None

@@ -33,7 +33,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def write_csv(path: str | os.PathLike, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: str | os.PathLike[str], head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table as CSV: numbers in full, nothing where one is missing, text that is taken for no formula.
 
     An older table with the same first columns is replaced, no other file is.

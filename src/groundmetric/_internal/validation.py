@@ -227,7 +227,7 @@ class Roll:
 class _Index:
     """The names that values carry, whether these are unnamed whole numbers, and whether they are plainly 0, 1, 2, …"""
 
-    names: list
+    names: list[Hashable]
     is_numbers: bool
     is_default: bool
 
@@ -356,7 +356,7 @@ def _by_position(index: _Index, roll: Roll) -> bool:
     if not index.is_numbers:
         return False
     rows = [np.arange(len(roll.names)), *(roll.numberings or ())]
-    return index.is_default or any(np.array_equal(index.names, one) for one in rows)
+    return index.is_default or any(np.array_equal(np.asarray(index.names), one) for one in rows)
 
 
 def _mismatch(index: _Index, roll: Roll, what: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._internal.types import Baseline
 from .composition import Composition
 from .metrics import NCA, Cosine, Euclidean, LinearDiscriminant, Manhattan, PCAEuclidean
 from .pseudobulk import PseudobulkLogistic, PseudobulkNeighbors
@@ -31,7 +32,7 @@ BASELINES: dict[str, Callable[..., Any]] = {
 }
 
 
-def by_name(name: str, **params: Any) -> Any:
+def by_name(name: str, **params: Any) -> Baseline:
     """A baseline by its short name.
 
     Parameters

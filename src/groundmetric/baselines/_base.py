@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import check_labels, check_number
 from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
@@ -40,7 +41,7 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
     standardise: bool
     random_state: Any
 
-    def fit(self, D: Any, y: Any) -> PointLearner:
+    def fit(self, D: DistributionsLike, y: LabelsLike) -> PointLearner:
         """Learn the ground metric from labelled distributions: each point carries the label of its distribution.
 
         Parameters
@@ -76,7 +77,9 @@ class PointLearner(GroundMetricMethod, BaseEstimator):
         self.n_features_in_ = D.shape[1]
         return self
 
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Exact Wasserstein distances between the distributions of A and of B (or among those of A).
 
         Parameters

@@ -11,6 +11,7 @@ from sklearn.metrics import pairwise_distances as sklearn_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import DistributionsLike, LabelsLike, PointsLike, RandomState
 from .._internal.validation import check_number, is_missing
 from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
@@ -75,7 +76,7 @@ class Composition(BaseEstimator):
         n_components: int = 30,
         standardise: bool = True,
         max_points: int | None = 10_000,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.annotation = annotation
@@ -86,7 +87,7 @@ class Composition(BaseEstimator):
         self.max_points = max_points
         self.random_state = random_state
 
-    def fit(self, D: Any, y: Any = None) -> Composition:
+    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> Composition:
         """Find principal components, the clusters (or annotated types) and the costs between them.
 
         Labels are not used.
@@ -127,7 +128,7 @@ class Composition(BaseEstimator):
         self.n_features_in_ = D.shape[1]
         return self
 
-    def proportions(self, D: Any) -> np.ndarray:
+    def proportions(self, D: DistributionsLike) -> np.ndarray:
         """Share of each type in every distribution, including the pseudo-counts.
 
         Parameters
@@ -144,7 +145,9 @@ class Composition(BaseEstimator):
         counts = self._counts(as_distributions(D).with_mass()) + self._prior
         return counts / counts.sum(axis=1, keepdims=True)
 
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Wasserstein distances between the type shares of the distributions of A and of B (or among those of A).
 
         Parameters
@@ -165,7 +168,7 @@ class Composition(BaseEstimator):
         costs: Any = _Costs(self.costs_)
         return pairwise_distances(self._as_shares(A), None if B is None else self._as_shares(B), costs, n_jobs=n_jobs)
 
-    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
+    def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
         """Costs between the types of points: their cluster, or, with an annotation, the type with the nearest median.
 
         Annotations of the points themselves are not looked at.

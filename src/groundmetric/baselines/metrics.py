@@ -12,6 +12,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..estimators._base import GroundMetricMethod
@@ -76,7 +77,7 @@ class _Plain(GroundMetricMethod, BaseEstimator):
     def __init__(self, *, standardise: bool = False) -> None:
         self.standardise = standardise
 
-    def fit(self, D: Any, y: Any = None) -> _Plain:
+    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> _Plain:
         """Learn the moments of the features where they are standardised; labels are not used.
 
         Parameters
@@ -104,7 +105,9 @@ class _Plain(GroundMetricMethod, BaseEstimator):
             self.metric_ = self._features
         return self
 
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Exact Wasserstein distances between the distributions of A and of B (or among those of A).
 
         Parameters
@@ -225,14 +228,14 @@ class PCAEuclidean(GroundMetricMethod, BaseEstimator):
         *,
         standardise: bool = True,
         max_points: int | None = 10_000,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
         self.standardise = standardise
         self.max_points = max_points
         self.random_state = random_state
 
-    def fit(self, D: Any, y: Any = None) -> PCAEuclidean:
+    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> PCAEuclidean:
         """Find the principal components; labels are not used.
 
         Parameters
@@ -309,7 +312,7 @@ class LinearDiscriminant(PointLearner):
         max_points: int | None = 10_000,
         max_features: int = 1000,
         standardise: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
         self.shrinkage = shrinkage
@@ -396,7 +399,7 @@ class NCA(PointLearner):
         max_points: int | None = 1500,
         max_features: int = 300,
         standardise: bool = False,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
         self.max_iter = max_iter

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import DistributionsLike, LabelsLike, PointsLike
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
@@ -61,7 +62,7 @@ class _Pseudobulk(BaseEstimator):
         self.scale_[constant] = 1.0
         return np.where(constant, 0.0, (raw - self.centre_) / self.scale_)
 
-    def embed(self, D: Any) -> np.ndarray:
+    def embed(self, D: DistributionsLike) -> np.ndarray:
         """Distributions as rows of their statistics, standardised as in training.
 
         Parameters
@@ -110,7 +111,7 @@ class PseudobulkNeighbors(_Pseudobulk):
     def __init__(self, *, statistics: str = "mean") -> None:
         self.statistics = statistics
 
-    def fit(self, D: Any, y: Any = None) -> PseudobulkNeighbors:
+    def fit(self, D: DistributionsLike, y: LabelsLike | None = None) -> PseudobulkNeighbors:
         """Learn the mean and spread of the statistics and of the points; labels are not used.
 
         Parameters
@@ -130,7 +131,9 @@ class PseudobulkNeighbors(_Pseudobulk):
         self._point_distance = PointDistance("euclidean", self._features, scale=spread(D.moments()[1]))
         return self
 
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Euclidean distances between the embeddings of the distributions of A and of B (or among those of A).
 
         Parameters
@@ -150,7 +153,7 @@ class PseudobulkNeighbors(_Pseudobulk):
         a = self.embed(A)
         return euclidean(a, a if B is None else self.embed(B))
 
-    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
+    def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
         """Euclidean distances between points, each feature divided by its standard deviation over the training points.
 
         Parameters
@@ -210,12 +213,12 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
     (2, 3)
     """
 
-    def __init__(self, *, statistics: str = "mean", C: Any = "auto", class_weight: Any = None) -> None:
+    def __init__(self, *, statistics: str = "mean", C: float | str = "auto", class_weight: str | None = None) -> None:
         self.statistics = statistics
         self.C = C
         self.class_weight = class_weight
 
-    def fit(self, D: Any, y: Any) -> PseudobulkLogistic:
+    def fit(self, D: DistributionsLike, y: LabelsLike) -> PseudobulkLogistic:
         """Fit the logistic regression to labelled distributions.
 
         Parameters
@@ -267,7 +270,7 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
             return self.class_weight
         return {c: self.class_weight.get(name, 1.0) for c, name in enumerate(self.classes_.tolist())}
 
-    def decision_function(self, D: Any) -> np.ndarray:
+    def decision_function(self, D: DistributionsLike) -> np.ndarray:
         """Log-odds of the classes for each distribution.
 
         Parameters
@@ -282,7 +285,7 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         """
         return self.embed(D) @ self.coef_.T + self.intercept_
 
-    def predict_proba(self, D: Any) -> np.ndarray:
+    def predict_proba(self, D: DistributionsLike) -> np.ndarray:
         """Probability of each class for each distribution.
 
         Parameters
@@ -301,7 +304,7 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         odds = np.exp(odds - odds.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    def predict(self, D: Any) -> np.ndarray:
+    def predict(self, D: DistributionsLike) -> np.ndarray:
         """The most probable class of each distribution.
 
         Parameters
@@ -317,7 +320,9 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         shares = self.predict_proba(D)
         return self.classes_[shares.argmax(axis=1)]
 
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Euclidean distances between the log-odds of the distributions of A and of B (or among those of A).
 
         Parameters
@@ -337,7 +342,7 @@ class PseudobulkLogistic(ClassifierMixin, _Pseudobulk):
         a = self.decision_function(A)
         return euclidean(a, a if B is None else self.decision_function(B))
 
-    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
+    def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
         """Distances between the log-odds of distributions that have these points as means and differ in nothing else.
 
         Parameters

@@ -105,7 +105,7 @@ class Sketch(NamedTuple):
 
     name: str
     alt: str
-    draw: Callable[[Axes], Axes]
+    draw: Callable[[Axes], object]
     caption: str
 
 

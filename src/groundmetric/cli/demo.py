@@ -59,7 +59,7 @@ def built_in() -> dict[str, Loader]:
 
 
 def make_demo(
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     *,
     seed: int = 0,
     loaders: Mapping[str, Loader] | None = None,
@@ -136,7 +136,7 @@ def _write_demo(
     from ..estimators import GroundMetricLearner
     from ._studies import examine, warm_up, write_study
 
-    log("getting ready: after an installation, code is compiled once (about 15 seconds)")
+    log("getting ready: after an installation, code is compiled once (5 to 10 seconds)")
     warm_up()
     learner = GroundMetricLearner(random_state=seed, verbose=verbose)
     if max_epochs is not None:

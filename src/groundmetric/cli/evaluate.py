@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,7 +159,7 @@ class Splitter:
 
     cv: str
     n_splits: int
-    groups: list | None
+    groups: list[Hashable] | None
     seed: int
 
     def __call__(self, y: np.ndarray) -> list[Split]:

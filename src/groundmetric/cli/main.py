@@ -24,7 +24,7 @@ COMMANDS = (demo, evaluate, learn, predict, report)
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, which names the option or choice that was probably meant."""
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         # Before the other checks: a misspelt option that is required would be reported as missing.
         if args is not None and self._subparsers is None:
             self._check_options(list(args))

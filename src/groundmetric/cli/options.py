@@ -19,7 +19,13 @@ from .._internal.tables import counted, write_csv
 
 
 def add_command(
-    commands: Any, run: Callable, name: str, help: str, example: str, *, interrupted: str = "nothing was written"
+    commands: Any,
+    run: Callable[..., Any],
+    name: str,
+    help: str,
+    example: str,
+    *,
+    interrupted: str = "nothing was written",
 ) -> argparse.ArgumentParser:
     """A command with the options that all have, and an example; `run` is called with what was parsed.
 
@@ -175,7 +181,11 @@ def log(line: str) -> None:
 
 
 def new_folder(
-    output: str | os.PathLike, *, replace: bool, inputs: Iterable[str | os.PathLike] = (), beside: Sequence[str] = ()
+    output: str | os.PathLike[str],
+    *,
+    replace: bool,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    beside: Sequence[str] = (),
 ) -> AbstractContextManager[Path]:
     """A folder for a run, which gets its name when all is done; see `safe_folders.new_folder`.
 
@@ -186,7 +196,7 @@ def new_folder(
     )
 
 
-def check_free(output: str | os.PathLike, *, replace: bool, beside: Sequence[str] = ()) -> None:
+def check_free(output: str | os.PathLike[str], *, replace: bool, beside: Sequence[str] = ()) -> None:
     """Raise if `new_folder` would."""
     safe_folders.check_free(Path(os.path.realpath(output)), output, earlier_run, replace, beside)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._internal.types import RandomState
 from .._internal.validation import need
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _POSITIVE = (lambda value: value > 0, "a number above 0")
 _SPREAD = (lambda value: value >= 0, "a number of at least 0")
 _SHARE = (lambda value: 0 <= value <= 1, "a number from 0 to 1")
 _ANY = (lambda value: True, "a number")
-_EXPECTED = {
+_EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "n_genes": _WHOLE, "samples_per_patient": _WHOLE, "n_batches": _WHOLE,
     "n_markers": _COUNT, "n_programme_genes": _COUNT,
     "cells_per_sample": _POSITIVE, "concentration": _POSITIVE, "library_size": _POSITIVE,
@@ -64,7 +65,7 @@ def make_cohort(
     library_spread: float = 0.3,
     dispersion: float = 0.3,
     normalise: bool = True,
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> AnnData:
     """Simulated cohort of patients whose conditions differ by one programme of genes in one cell type.
 

@@ -50,7 +50,7 @@ PAPER_DATASETS = {
 def cellxgene(
     dataset_id: str,
     *,
-    folder: str | os.PathLike | None = None,
+    folder: str | os.PathLike[str] | None = None,
     url: str = FILES,
     api: str = API,
     backed: bool = False,
@@ -114,7 +114,7 @@ def cellxgene(
 def cellxgene_file(
     dataset_id: str,
     *,
-    folder: str | os.PathLike | None = None,
+    folder: str | os.PathLike[str] | None = None,
     url: str = FILES,
     api: str = API,
     timeout: float = 30.0,
@@ -286,7 +286,7 @@ class _Answers:
         self.length: int | None = None
 
     @property
-    def hooks(self) -> dict[str, Callable]:
+    def hooks(self) -> dict[str, Callable[..., None]]:
         return {"response": self.see}
 
     def see(self, response: Any, **options: Any) -> None:

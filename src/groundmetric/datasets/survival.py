@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._internal.types import RandomState
 from .._internal.validation import check_number
 from ..distributions import Distributions
 
@@ -25,7 +24,7 @@ def make_survival(
     donor_effect: float = 0.3,
     hazard_ratio: float = 4.0,
     censored: float = 0.4,
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> tuple[Distributions, np.ndarray]:
     """Patients with right-censored survival times, whose hazard a programme of genes in some cells raises.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._internal.types import RandomState
 from ..distributions import Distributions
 
 
@@ -22,7 +22,7 @@ def make_modes(
     signal_scale: float = 1.25,
     shared_signal: tuple[float, float] = (0.0, 40.0),
     shared_noise: tuple[float, float] = (0.0, 50.0),
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> tuple[Distributions, np.ndarray]:
     """Three-modal distributions of several classes that differ in one mode, along one feature.
 
@@ -94,7 +94,7 @@ def make_rings(
     points: int = 10,
     width: float = 0.5,
     noise: float = 0.02,
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> tuple[Distributions, np.ndarray]:
     """Classes that differ in radius only.
 
@@ -146,7 +146,7 @@ def make_rings(
     return Distributions(clumps.reshape(-1, n_features), np.repeat(names, points)), y
 
 
-def synth_2d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
+def synth_2d(random_state: RandomState = None) -> tuple[Distributions, np.ndarray]:
     """The paper's Synth 2D: one noise feature, scaled by a thousand.
 
     It is `make_modes` with its default parameters.
@@ -173,7 +173,7 @@ def synth_2d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
     return make_modes(1, 1000.0, random_state=random_state)
 
 
-def synth_200d(random_state: Any = None) -> tuple[Distributions, np.ndarray]:
+def synth_200d(random_state: RandomState = None) -> tuple[Distributions, np.ndarray]:
     """The paper's Synth 200D: 199 noise features on the scale of the informative one.
 
     It is `make_modes` with ``n_noise=199`` and ``noise_scale=1.0``.

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import DistributionsLike, Estimator, PointsLike
 from .._internal.validation import check_number
 from ..distances import kneighbors, pairwise_distances
 from ..distributions import Distributions, as_distributions
@@ -17,9 +18,11 @@ from ..metrics.base import GroundMetric
 class GroundMetricMethod:
     """Distances between distributions and between points, by the `metric_` that `fit` has found."""
 
-    metric_: Any
+    metric_: GroundMetric
 
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+    def distances(
+        self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Exact Wasserstein distances between the distributions of A and of B (or among those of A).
 
         Parameters
@@ -39,7 +42,7 @@ class GroundMetricMethod:
         check_is_fitted(self, "metric_")
         return pairwise_distances(A, B, self.metric_, n_jobs=n_jobs)
 
-    def point_distances(self, x: Any, y: Any = None) -> np.ndarray:
+    def point_distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
         """Distances between points: all of `x` against all of `y` (or against themselves).
 
         Parameters
@@ -111,7 +114,7 @@ class NearestDistributions(BaseEstimator):
         self,
         n_neighbors: int = 5,
         *,
-        metric: Any = "euclidean",
+        metric: GroundMetric | str | Estimator = "euclidean",
         weights: str = "distance",
         n_jobs: int | None = None,
     ) -> None:
@@ -120,7 +123,9 @@ class NearestDistributions(BaseEstimator):
         self.weights = weights
         self.n_jobs = n_jobs
 
-    def kneighbors(self, X: Any = None, n_neighbors: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def kneighbors(
+        self, X: DistributionsLike | None = None, n_neighbors: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Distances and positions of the nearest training distributions.
 
         Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -119,7 +120,7 @@ class Labels:
         """Whether the codes are classes, not numbers."""
         return self.codes.dtype.kind in "iu"
 
-    def kind_of(self, which: np.ndarray) -> tuple:
+    def kind_of(self, which: np.ndarray) -> tuple[Any, ...]:
         """Classes and strata that occur among some distributions."""
         classes = tuple(np.unique(self.codes[which])) if self.are_classes else ()
         return classes if self.strata is None else (classes, tuple(np.unique(self.strata[which])))
@@ -147,7 +148,7 @@ def parts(labels: Labels, n_parts: int, random: np.random.RandomState) -> list[n
     of one class each, one group of each kind is left out instead.
     """
     groups = labels.groups
-    kinds: dict[tuple, list[int]] = {}
+    kinds: dict[tuple[Any, ...], list[int]] = {}
     for group in np.unique(groups):
         kinds.setdefault(labels.kind_of(groups == group), []).append(group)
     found: list[np.ndarray] = []
@@ -166,7 +167,7 @@ def parts(labels: Labels, n_parts: int, random: np.random.RandomState) -> list[n
     return found[:n_parts]
 
 
-def _all_but_few(labels: Labels, kinds: dict[tuple, list[int]], random: np.random.RandomState) -> np.ndarray:
+def _all_but_few(labels: Labels, kinds: dict[tuple[Any, ...], list[int]], random: np.random.RandomState) -> np.ndarray:
     inside = np.ones(labels.codes.size, dtype=bool)
     for members in kinds.values():
         trial = inside & (labels.groups != random.choice(members))

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .._internal.arrays import Damaged, check_content, read_header, unpack, write_arrays
+from .._internal.arrays import check_content, read_header, unpack, write_arrays
+from .._internal.files import Damaged
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
@@ -353,12 +354,12 @@ class _Reader:
         return found
 
 
-def write_file(path: str | os.PathLike, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def write_file(path: str | os.PathLike[str], description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write the file whole or not at all, over an older one of a predictor but over nothing else."""
     write_arrays(path, _FORMAT, _VERSION, description, arrays, compress=True)
 
 
-def read_file(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a file that `write_file` made; say clearly what is wrong with any other."""
     try:
         version, checksum, content = read_header(path, _FORMAT)
@@ -374,6 +375,6 @@ def read_file(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nda
     return unpack(content, repr(os.fspath(path)))
 
 
-def unreadable(where: str | os.PathLike, what: Any) -> ValueError:
+def unreadable(where: str | os.PathLike[str], what: Any) -> ValueError:
     kinds = "TransportClassifier, TransportRegressor or TransportSurvival"
     return ValueError(f"{os.fspath(where)!r} is damaged or no saved {kinds}: {what}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 
+from .._internal.types import DistributionsLike, Estimator, LabelsLike
 from .._internal.validation import aligned, check_class_weight, check_labels, label_array
 from ..distributions import as_distributions
 from ._base import NearestDistributions, class_shares
+
+if TYPE_CHECKING:
+    from .._internal.types import Estimator
+    from ..metrics.base import GroundMetric
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
@@ -55,7 +61,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         self,
         n_neighbors: int = 5,
         *,
-        metric: Any = "euclidean",
+        metric: GroundMetric | str | Estimator = "euclidean",
         weights: str = "distance",
         class_weight: str | None = None,
         n_jobs: int | None = None,
@@ -63,7 +69,9 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         super().__init__(n_neighbors, metric=metric, weights=weights, n_jobs=n_jobs)
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any, strata: Any = None) -> TransportKNeighborsClassifier:
+    def fit(
+        self, X: DistributionsLike, y: LabelsLike, strata: LabelsLike | None = None
+    ) -> TransportKNeighborsClassifier:
         """Store the training distributions; where `metric` is a learner, fit a copy of it to them first.
 
         Parameters
@@ -88,7 +96,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         self._keep(D, labels, strata)
         return self
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: DistributionsLike) -> np.ndarray:
         """Share of the neighbours' votes for each class.
 
         Parameters
@@ -105,7 +113,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         among = None if self.class_weight is None else self._codes
         return class_shares(distances, self._codes[places], self.classes_.size, self.weights, among=among)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: DistributionsLike) -> np.ndarray:
         """Class with the most votes for each distribution; of several, the first in `classes_`.
 
         Parameters
@@ -121,7 +129,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         votes = self.predict_proba(X)
         return self.classes_[np.argmax(votes, axis=1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of the predicted classes.
 
         Parameters

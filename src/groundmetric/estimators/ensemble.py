@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._internal.executor import progress_bar
+from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import Roll, check_labels, check_number, refuse_mask
 from ..distributions import Distributions, gathered, named_rows
 from ..learning.features import within_strata
@@ -201,7 +203,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         max_points: int = 100,
         max_epochs: int = 10,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
         self.n_members = n_members
@@ -213,7 +215,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> GroundMetricEnsemble:
+    def fit(
+        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+    ) -> GroundMetricEnsemble:
         """Learn the members from parts of the distributions, and weight them by what they say about the rest.
 
         Parameters
@@ -272,9 +276,10 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
             self._spread = float(codes.std()) or 1.0
             codes = codes / self._spread
         else:
-            classes = check_labels(y, D.roll)
-            check_class_sizes(classes, groups, 2, "one to learn from and one that is left out")
-            self.classes_, codes = np.unique(classes, return_inverse=True)
+            named = check_labels(y, D.roll)
+            check_class_sizes(named, groups, 2, "one to learn from and one that is left out")
+            classes, codes = np.unique(named, return_inverse=True)
+            self.classes_ = classes
         numbers = number_groups(groups, len(D))
         labels = Labels(codes, np.arange(len(D)) if numbers is None else numbers, strata)
         if strata is not None and not labels.comparable(np.ones(len(D), dtype=bool)):
@@ -357,7 +362,9 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         learned = [m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_
         self.distances_ = out_of_bag(learned, self._geometry.euclidean_distances)
 
-    def relabelled(self, codes: Any, *, kinds: Sequence[str] = KINDS[:2], n_members: int = 2) -> GroundMetricEnsemble:
+    def relabelled(
+        self, codes: ArrayLike, *, kinds: Sequence[str] = KINDS[:2], n_members: int = 2
+    ) -> GroundMetricEnsemble:
         """An ensemble of the same distributions with other labels, smaller and without its metric: for permutations.
 
         Parameters

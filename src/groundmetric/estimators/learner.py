@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._internal.executor import InterruptedWarning, Threads, progress_bar
+from .._internal.types import DistributionsLike, FilePath, LabelsLike, RandomState
 from .._internal.validation import Roll, aligned, refuse_groups, refuse_mask
 from ..distributions import Distributions, gathered, named_rows
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.model import DiagonalModel, LinearModel, Model
 from ..learning.options import (
+    Checkpoint,
     EarlyStopping,
     Mapped,
     Nearest,
@@ -29,13 +33,14 @@ from ..learning.options import (
     resolve_form,
     resolve_stopping,
 )
-from ..learning.penalties import has_vanished
+from ..learning.penalties import Penalty, has_vanished
 from ..learning.training import Fresh, Outcome, Training
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..supervision import Supervision
 from ..supervision.labels import (
     Distances,
+    Kind,
     check_class_sizes,
     hold_out,
     read_labels,
@@ -163,24 +168,24 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         n_components: int | None = None,
         *,
         margin: float = 1.0,
-        penalty: Any = "l2",
+        penalty: Penalty | str | None = "l2",
         strength: float = 0.1,
         n_neighbors: int = 3,
         neighbors: str | Nearest = "random",
-        init: Any = "discriminant",
+        init: ArrayLike = "discriminant",
         learning_rate: float = 0.01,
         max_epochs: int = 50,
         batch_size: int = 128,
         form: str | Mapped = "linear",
         cost: str = "euclidean",
-        target: Any = "classes",
+        target: Kind | str | Sequence[Kind | str] = "classes",
         class_weight: str | None = None,
         stopping: EarlyStopping | None = None,
         solver: Exact | None = None,
         nuisance: float = 1.0,
-        checkpoint: Any = None,
+        checkpoint: Checkpoint | FilePath | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
@@ -206,7 +211,14 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: Any, samples: Any = None, strata: Any = None, *, fresh: Any = None, **other: Any
+        self,
+        X: DistributionsLike,
+        y: LabelsLike,
+        samples: LabelsLike | None = None,
+        strata: LabelsLike | None = None,
+        *,
+        fresh: Fresh | None = None,
+        **other: Any,
     ) -> GroundMetricLearner:
         """Learn the metric from labelled distributions, or from labelled points.
 
@@ -254,7 +266,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self._warn_of(run)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: DistributionsLike) -> np.ndarray:
         """Project points to the learned space.
 
         Parameters
@@ -366,7 +378,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             progress_bar(self.max_epochs, "learning", "epoch", show=bool(self.verbose)) as bar,
         ):
 
-            def show(history: dict[str, list]) -> None:
+            def show(history: dict[str, list[Any]]) -> None:
                 held_out = history["validation_loss"][-1]
                 shown = {"held-out loss": f"{held_out:.3f}"} if np.isfinite(held_out) else {}
                 bar.set_postfix({"triplets that pull": f"{history['active'][-1]:.0%}", **shown}, refresh=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import LabelsLike, ModalitiesLike, RandomState
 from .._internal.validation import aligned, check_labels, label_array
 from ..distances import pairwise_distances
 from ..distributions import Distributions
@@ -56,13 +58,19 @@ class _MultimodalPredictor(BaseEstimator):
     _predictor: type = TransportClassifier
 
     def __init__(
-        self, ensemble: GroundMetricEnsemble | None = None, *, joint: bool | None = None, random_state: Any = None
+        self,
+        ensemble: GroundMetricEnsemble | None = None,
+        *,
+        joint: bool | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.ensemble = ensemble
         self.joint = joint
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> Any:
+    def fit(
+        self, X: ModalitiesLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+    ) -> Self:
         """Learn a metric and a predictor in each modality, and weight these by what they say about others.
 
         Parameters
@@ -155,7 +163,7 @@ class _MultimodalPredictor(BaseEstimator):
             raise ValueError(f"X has the modalities {list(X)}, but {self.modalities_} were learned from: give the same")
         return Modalities({name: X[name] for name in self.modalities_})
 
-    def distances(self, A: Any, B: Any = None, *, n_jobs: int | None = None) -> np.ndarray:
+    def distances(self, A: ModalitiesLike, B: ModalitiesLike | None = None, *, n_jobs: int | None = None) -> np.ndarray:
         """Distances between distributions, averaged over modalities by their weights.
 
         In each modality they are exact Wasserstein distances under its metric, in units of their mean between training
@@ -243,7 +251,7 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
         each = [predicted[np.arange(codes.size), codes] for predicted in held_out]
         return np.clip(np.column_stack(each), _FLOOR, 1.0), balanced_weights(codes)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ModalitiesLike) -> np.ndarray:
         """Probability of each class.
 
         Parameters
@@ -258,7 +266,7 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
         """
         return self._average(X, "predict_proba")
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ModalitiesLike) -> np.ndarray:
         """Most probable class of each distribution.
 
         Parameters
@@ -274,7 +282,7 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of the predicted classes.
 
         Parameters
@@ -363,7 +371,7 @@ class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
         densities = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)) / variance)
         return np.clip(densities, _FLOOR, 1.0), np.ones(codes.size)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ModalitiesLike) -> np.ndarray:
         """Number of each distribution.
 
         Parameters
@@ -378,7 +386,7 @@ class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
         """
         return self._average(X, "predict")
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination, R², of the predicted numbers.
 
         Parameters

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .._internal.arrays import Damaged
+from .._internal.files import Damaged
+from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import aligned, label_array
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
@@ -52,11 +54,13 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
     takes_groups = True
     _target = "classes"
 
-    def __init__(self, ensemble: GroundMetricEnsemble | None = None, *, random_state: Any = None) -> None:
+    def __init__(self, ensemble: GroundMetricEnsemble | None = None, *, random_state: RandomState = None) -> None:
         self.ensemble = ensemble
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> Any:
+    def fit(
+        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+    ) -> Self:
         """Fit the ensemble, and a kernel model to each way in which it compares distributions.
 
         Parameters
@@ -95,7 +99,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def typicality(self, X: Any) -> np.ndarray:
+    def typicality(self, X: DistributionsLike) -> np.ndarray:
         """How usual it is to be as far from the nearest training distribution as a new one is.
 
         The distances are Euclidean ones between standardised features, which no label has a part in.
@@ -114,7 +118,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         check_is_fitted(self, "metric_")
         return self._typicality(self._pool.euclidean_distances(self._checked(X)).min(axis=1))
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write what predictions need to one file, whole or not at all; `load` reads it. No pickle is involved.
 
         It holds the models, the members that have a share in predictions, and of the training points those that members
@@ -129,7 +133,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         write_file(path, *self.pack())
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> Any:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote.
 
         Parameters
@@ -197,7 +201,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         self._warn_of_far(distances.min(axis=1), D)
         return self._pool.predict(D, distances)
 
-    def predict_all(self, X: Any) -> Predicted:
+    def predict_all(self, X: DistributionsLike) -> Predicted:
         """Predictions of new distributions, with how usual these are and which are far from all; without a warning.
 
         Parameters
@@ -275,12 +279,14 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
     True
     """
 
-    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> TransportClassifier:
+    def fit(
+        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+    ) -> TransportClassifier:
         super().fit(X, y, groups, strata)
         self.classes_ = self.ensemble_.classes_
         return self
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: DistributionsLike) -> np.ndarray:
         """Probability of each class.
 
         Parameters
@@ -295,7 +301,7 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
         """
         return self._predict(X)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: DistributionsLike) -> np.ndarray:
         """Most probable class of each distribution.
 
         Parameters
@@ -311,7 +317,7 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
         check_is_fitted(self, "metric_")
         return self.classes_[np.argmax(self._predict(X), axis=1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of the predicted classes.
 
         Parameters
@@ -368,7 +374,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
 
     _target = "ordered"
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: DistributionsLike) -> np.ndarray:
         """Number of each distribution.
 
         Parameters
@@ -384,7 +390,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
         standardised = self._predict(X)
         return self._pool.mean + self._pool.spread * standardised
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination, R², of the predicted numbers.
 
         Parameters
@@ -406,7 +412,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
         return super().score(D, ordered_values(y, D), aligned(sample_weight, D.roll, "sample_weight"))
 
 
-def load_predictor(path: str | os.PathLike) -> Any:
+def load_predictor(path: str | os.PathLike[str]) -> Any:
     """Read a file that `save` of any of these estimators wrote.
 
     A file may come from anybody, so nothing in it is believed; whatever is wrong is a ValueError that names the file.

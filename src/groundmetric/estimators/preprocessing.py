@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.types import DistributionsLike, LabelsLike, Transformer
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..metrics.forms import fit_map, image
@@ -42,10 +43,10 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, transformer: Any) -> None:
+    def __init__(self, transformer: Transformer) -> None:
         self.transformer = transformer
 
-    def fit(self, X: Any, y: Any = None) -> PointwiseTransformer:
+    def fit(self, X: DistributionsLike, y: LabelsLike | None = None) -> PointwiseTransformer:
         """Fit a copy of the transformer to all points.
 
         Parameters
@@ -65,7 +66,7 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         self.n_features_in_ = D.shape[1]
         return self
 
-    def transform(self, X: Any) -> Distributions:
+    def transform(self, X: DistributionsLike) -> Distributions:
         """The same distributions of transformed points.
 
         Parameters
@@ -85,7 +86,7 @@ class PointwiseTransformer(TransformerMixin, BaseEstimator):
         points = image(self.transformer_, D.points)
         return D.with_points(points, self._names_out(D.features, points.shape[1]))
 
-    def _names_out(self, features: list | None, n_features: int) -> list[str] | None:
+    def _names_out(self, features: list[str] | None, n_features: int) -> list[str] | None:
         """Names of the transformed features, where the transformer knows them and these have names."""
         if features is None or not hasattr(self.transformer_, "get_feature_names_out"):
             return None
@@ -154,7 +155,7 @@ class Prepared(BaseEstimator):
     def _show(self, points: Any) -> Any:
         raise NotImplementedError
 
-    def _names(self, features: list | None) -> list | None:
+    def _names(self, features: list[str] | None) -> list[str] | None:
         return None
 
 
@@ -203,7 +204,7 @@ class SelectedFeatures(Prepared):
     def _show(self, points: Any) -> Any:
         return points[:, self.places_]
 
-    def _names(self, features: list | None) -> list | None:
+    def _names(self, features: list[str] | None) -> list[str] | None:
         return None if features is None else [features[place] for place in self.places_]
 
 

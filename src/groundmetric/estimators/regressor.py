@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
+from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import aligned, real_array
 from ..distributions import as_distributions
 from ._base import NearestDistributions, mean_values
@@ -48,7 +48,9 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     [5.0]
     """
 
-    def fit(self, X: Any, y: Any, strata: Any = None) -> TransportKNeighborsRegressor:
+    def fit(
+        self, X: DistributionsLike, y: LabelsLike, strata: LabelsLike | None = None
+    ) -> TransportKNeighborsRegressor:
         """Store the training distributions; where `metric` is a learner, fit a copy of it to them first.
 
         Parameters
@@ -76,7 +78,7 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         self._values = values
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: DistributionsLike) -> np.ndarray:
         """Weighted mean of the values of each distribution's neighbours.
 
         Parameters
@@ -92,7 +94,7 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         distances, places = self.kneighbors(X)
         return mean_values(distances, self._values[places], self.weights)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination, R², of the predicted values.
 
         Parameters

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from .._internal.executor import progress_bar
+from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions
 from ..learning.options import resolve_form
@@ -137,7 +138,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         spaces: Sequence[str] = SPACES,
         validation: float = 3,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
         self.learner = learner
@@ -150,7 +151,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> GroundMetricLearnerCV:
+    def fit(self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None) -> GroundMetricLearnerCV:
         """Search margin, strength, epochs and shrinkage, then average the metrics of the best settings.
 
         Parameters
@@ -243,7 +244,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             for space in spaces
         }
         settings.sort(key=lambda setting: setting.name not in own)  # first, so that they stay where others do the same
-        self.scores_: list[dict] = []
+        self.scores_: list[dict[str, Any]] = []
         tried: list[Setting] = []
         with (
             Parallel(n_jobs=self.n_jobs, max_nbytes=None) as parallel,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._internal.arrays import Damaged
+from .._internal.files import Damaged
+from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import real_array
 from ..supervision.survival import (
     SurvivalTimes,
@@ -67,7 +68,9 @@ class TransportSurvival(EnsemblePredictor):
     _times: SurvivalTimes
     held_out_risk_: np.ndarray
 
-    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> TransportSurvival:
+    def fit(
+        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+    ) -> TransportSurvival:
         """Fit the ensemble to percentiles of survival, and a kernel model to each way in which it compares.
 
         Parameters
@@ -96,7 +99,7 @@ class TransportSurvival(EnsemblePredictor):
         self.concordance_ = concordance(times, self.held_out_risk_, _fold_numbers(self.ensemble_))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: DistributionsLike) -> np.ndarray:
         """Risk of each distribution: the expected share of patients who outlive it.
 
         Parameters
@@ -112,7 +115,7 @@ class TransportSurvival(EnsemblePredictor):
         standardised = self._predict(X)
         return 1.0 - (self._pool.mean + self._pool.spread * standardised)
 
-    def predict_all(self, X: Any) -> Predicted:
+    def predict_all(self, X: DistributionsLike) -> Predicted:
         """Risks of new distributions, with how usual these are and which are far from all; without a warning.
 
         Parameters
@@ -128,7 +131,7 @@ class TransportSurvival(EnsemblePredictor):
         found = super().predict_all(X)
         return replace(found, values=1.0 - found.values)
 
-    def predict_survival(self, X: Any, times: Any) -> np.ndarray:
+    def predict_survival(self, X: DistributionsLike, times: ArrayLike) -> np.ndarray:
         """Probability of being without the event at some times.
 
         Parameters
@@ -159,7 +162,7 @@ class TransportSurvival(EnsemblePredictor):
         found[:, wanted > self._times.time.max()] = np.nan
         return found
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: DistributionsLike, y: LabelsLike) -> float:
         """Concordance index (Harrell's C) of the predicted risks.
 
         Parameters

@@ -6,7 +6,7 @@ import contextlib
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -297,7 +297,7 @@ class Procedure:
     method: Any
     D: Distributions
     classes: np.ndarray
-    groups: list | None
+    groups: list[Hashable] | None
     splitting: Callable[[np.ndarray], list[Split]]
     protocol: Protocol
     score: str

@@ -33,7 +33,7 @@ from ._run import OK, OUT_OF_MEMORY, OUT_OF_TIME, Cohort, Protocol, Result, atte
 _IRRELEVANT = {"n_jobs", "verbose", "checkpoint"}
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
-Call = tuple[Callable[..., Any], tuple]  # a function and its arguments
+Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Worker:
         self._settings = {name: os.environ.get(name, threads) for name in _THREAD_SETTINGS}
         self._executor: ProcessPoolExecutor | None = None
 
-    def call(self, function: Callable, *arguments: Any) -> tuple[str, Any]:
+    def call(self, function: Callable[..., Any], *arguments: Any) -> tuple[str, Any]:
         """Status and answer; the answer is None unless the status is "ok"."""
         if self._executor is None:
             self._executor = ProcessPoolExecutor(max_workers=1, env=self._settings)
@@ -215,7 +215,7 @@ def _prepare() -> None:
     use_thread_lock()
 
 
-def _within(memory_limit: float | None, function: Callable, arguments: tuple) -> Any:
+def _within(memory_limit: float | None, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call the function while no more than so many megabytes may be allocated on top of what is there."""
     if memory_limit is None:
         return function(*arguments)
@@ -242,7 +242,7 @@ class ResultCache:
 
     Parameters
     ----------
-    path : str, os.PathLike or None
+    path : str, os.PathLike[str] or None
         File; made when the first result is written.
     cohort, protocol, methods
         What is compared, on what, and how.
@@ -252,7 +252,7 @@ class ResultCache:
 
     def __init__(
         self,
-        path: str | os.PathLike | None,
+        path: str | os.PathLike[str] | None,
         cohort: Cohort,
         protocol: Protocol,
         methods: Mapping[str, Any],
@@ -333,7 +333,7 @@ def _check_describable(name: str, method: Any) -> None:
 
 
 def run_cached(
-    tasks: Mapping[str, Call], path: str | os.PathLike, *, n_jobs: int | None, title: str, verbose: int
+    tasks: Mapping[str, Call], path: str | os.PathLike[str], *, n_jobs: int | None, title: str, verbose: int
 ) -> dict[str, Any]:
     """Answers of all tasks, by name; each is a function of plain arguments that returns plain data.
 
@@ -353,7 +353,7 @@ def run_cached(
     return {name: answers[name] for name in tasks}
 
 
-def _answer(name: str, function: Callable[..., Any], arguments: tuple) -> tuple[str, Any]:
+def _answer(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
     with recorded_warnings():  # an interrupted learner returns what it has so far: that must not be cached as an answer
         answer = function(*arguments)
     return name, answer

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .._internal.executor import progress_bar
+from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_labels
 from ..distributions import as_distributions
 from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
@@ -22,12 +23,12 @@ _REHEARSAL_SIZE, _REHEARSAL_POINTS = 3, 30
 
 
 def compare(
-    methods: Mapping[str, Any],
-    D: Any,
-    y: Any,
+    methods: Mapping[str, Estimator],
+    D: DistributionsLike,
+    y: LabelsLike,
     *,
-    cv: Any = None,
-    groups: Any = None,
+    cv: SplitsLike = None,
+    groups: LabelsLike | None = None,
     n_neighbors: int = 5,
     n_point_neighbors: int = 100,
     weights: str = "distance",
@@ -39,7 +40,7 @@ def compare(
     n_jobs: int | None = None,
     time_limit: float | None = None,
     memory_limit: float | None = None,
-    resume: str | os.PathLike | None = None,
+    resume: str | os.PathLike[str] | None = None,
     verbose: int = 0,
 ) -> Comparison:
     """Fit every method on the training part of every split, and score it on the test part.
@@ -164,7 +165,7 @@ def _in_words(method: Any) -> str:
     return " ".join(repr(method).split())
 
 
-def _splitter(cv: Any, labels: np.ndarray, groups: list | None) -> Any:
+def _splitter(cv: Any, labels: np.ndarray, groups: list[Hashable] | None) -> Any:
     """What `as_splits` takes, from a number of folds or None as well."""
     if cv is None:
         return shuffled(labels, groups=groups, random_state=0)
@@ -203,7 +204,9 @@ def _too_few_voters(cohort: Cohort, splits: list[Split], protocol: Protocol) -> 
     return notes
 
 
-def _rehearse(tasks: list[Task], done: Mapping, workers: Workers, labels: np.ndarray) -> list[str]:
+def _rehearse(
+    tasks: list[Task], done: Mapping[tuple[str, int], Result], workers: Workers, labels: np.ndarray
+) -> list[str]:
     """Methods that fail on a few points of a few distributions; those with a result from before need no rehearsal."""
     finished = {name for name, _ in done}
     rehearsals = []

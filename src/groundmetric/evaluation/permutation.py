@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._internal.executor import progress_bar
+from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import check_labels, check_number
 from ..distributions import as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
@@ -98,20 +99,20 @@ class PermutationTest:
 
 
 def permutation_test(
-    method: Any,
-    D: Any,
-    y: Any,
+    method: Estimator,
+    D: DistributionsLike,
+    y: LabelsLike,
     *,
-    cv: Any = None,
-    groups: Any = None,
-    strata: Any = None,
+    cv: SplitsOfLabels = None,
+    groups: LabelsLike | None = None,
+    strata: LabelsLike | None = None,
     n_permutations: int = 199,
     score: str | None = None,
     n_neighbors: int = 5,
     weights: str = "distance",
     class_weight: str | None = None,
     n_jobs: int | None = None,
-    random_state: Any = None,
+    random_state: RandomState = None,
     verbose: int = 0,
 ) -> PermutationTest:
     """Test whether a method predicts labels better than it could if labels had nothing to do with the data.
@@ -424,7 +425,7 @@ def exchangeable(codes: np.ndarray, groups: Any = None, strata: Any = None) -> E
     if np.all(codes == codes[first][members]):
         blocks = [[block] for block in _blocks(stratum[first])]
         return _checked(Exchangeability(members, codes[first], blocks, f"groups{within}"))
-    by_size: dict[tuple, list[np.ndarray]] = {}
+    by_size: dict[tuple[Any, ...], list[np.ndarray]] = {}
     for block in _blocks(members):
         by_size.setdefault((block.size, stratum[block[0]]), []).append(block)
     differ = any(len({tuple(sorted(codes[block])) for block in blocks}) > 1 for blocks in by_size.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,13 @@ class Comparison:
     ('ok', ['distributions'])
     """
 
-    names: list
-    labels: list
-    classes: list
+    names: list[Hashable]
+    labels: list[Any]
+    classes: list[Any]
     splits: list[Split]
     results: dict[str, list[Result]]
     protocol: Protocol
-    groups: list | None = None
+    groups: list[Hashable] | None = None
     notes: list[str] = field(default_factory=list)
     estimators: dict[str, str] = field(default_factory=dict)
 

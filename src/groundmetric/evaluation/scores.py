@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
+from .._internal.types import ClassesLike, LabelsLike, Method, PointMethod, RandomState
 from .._internal.validation import Roll, aligned, aligned_square, check_labels, check_number, real_array, refuse_mask
 from ..distances import kneighbors
 from ..distributions import Distributions
@@ -23,7 +25,13 @@ CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information",
 _BLOCK = 1 << 23
 
 
-def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> dict[str, float]:
+def scores(
+    y: LabelsLike,
+    probabilities: ArrayLike,
+    classes: ClassesLike,
+    *,
+    weights: ArrayLike | None = None,
+) -> dict[str, float]:
     """Scores of predictions that are given as a probability per class; the most probable class is the prediction.
 
     Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
@@ -64,7 +72,7 @@ def scores(y: Any, probabilities: Any, classes: Any, *, weights: Any = None) -> 
     return {name: float(value) for name, value in score_codes(codes, probabilities, weights).items()}
 
 
-def concordance_index(y: Any, risk: Any) -> float:
+def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
     """Harrell's C: share of the pairs of patients of known order in which who dies first has the higher risk.
 
     The order of two patients is known where one died and the other was seen alive then or later. A pair of equal risks
@@ -166,7 +174,14 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return _ratio(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
 
-def vote(distances: Any, y: Any, classes: Any, *, n_neighbors: int = 5, weights: str = "distance") -> np.ndarray:
+def vote(
+    distances: ArrayLike,
+    y: LabelsLike,
+    classes: ClassesLike,
+    *,
+    n_neighbors: int = 5,
+    weights: str = "distance",
+) -> np.ndarray:
     """Probability of each class from distances to labelled items.
 
     The nearest `n_neighbors` vote (all of them where there are fewer), by one over the distance or equally. Votes by
@@ -273,7 +288,7 @@ def check_distances(distances: Any, n_labelled: int) -> np.ndarray:
     return np.maximum(block, 0.0)
 
 
-def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable, Any, Any]:
+def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable[..., np.ndarray], Any, Any]:
     """The method's distances between points; where it projects them, that is done once and not for every block."""
     metric: Any = getattr(method, "metric_", None)
     plain = getattr(type(method), "point_distances", None) is GroundMetricMethod.point_distances
@@ -285,7 +300,7 @@ def _point_distances(method: Any, train: Any, test: Any) -> tuple[Callable, Any,
 
 
 def cluster_scores(
-    distances: Any, y: Any, *, n_clusters: int | None = None, threshold: float | str | None = None
+    distances: ArrayLike, y: LabelsLike, *, n_clusters: int | None = None, threshold: float | str | None = None
 ) -> dict[str, float]:
     """Cluster by distances (average linkage) and compare the clusters with the labels.
 
@@ -336,7 +351,7 @@ def cluster_scores(
     }
 
 
-def cluster_distributions(method: Any, D: Distributions, y: Any) -> dict[str, float]:
+def cluster_distributions(method: Method, D: Distributions, y: LabelsLike) -> dict[str, float]:
     """Cluster distributions by a fitted method's distances, into as many clusters as there are classes.
 
     Parameters
@@ -366,14 +381,14 @@ def cluster_distributions(method: Any, D: Distributions, y: Any) -> dict[str, fl
 
 
 def cluster_points(
-    method: Any,
+    method: PointMethod,
     D: Distributions,
-    y: Any,
+    y: LabelsLike,
     *,
     only: Mapping[str, Any] | None = None,
     n_clusters: int | None = None,
     max_points: int = 4000,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
 ) -> dict[str, float]:
     """Cluster points by a fitted method's distances between points; the label of a point is that of its distribution.
 

@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.stats import rankdata
 from sklearn.utils import check_random_state
 
+from .._internal.types import ColumnsLike, DistributionsLike, Estimator, LabelsLike, RandomState, SplitsLike
 from .._internal.validation import (
     Roll,
     aligned_square,
@@ -153,17 +155,17 @@ class SpareScores:
 
 
 def spare(
-    distances: Any,
+    distances: ArrayLike,
     *,
-    relevant: Any = None,
-    technical: Any = None,
-    trajectory: Any = None,
+    relevant: ColumnsLike | None = None,
+    technical: ColumnsLike | None = None,
+    trajectory: LabelsLike | None = None,
     root: Hashable | None = None,
-    replicates: Any = None,
-    groups: Any = None,
+    replicates: LabelsLike | None = None,
+    groups: LabelsLike | None = None,
     n_neighbors: int = 3,
     n_permutations: int = 200,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
 ) -> SpareScores:
     """SPARE's measures: information retained, batch removed, trajectory, robustness of replicates.
 
@@ -280,7 +282,7 @@ class _Votes:
                 "covariate out, or give no groups"
             )
         nearest, indices = k_nearest(among, min(self.n_neighbors, len(among) - 1))
-        how: Callable = _correlation_of_votes if covariate.is_ordered else _scaled_f1
+        how: Callable[..., float] = _correlation_of_votes if covariate.is_ordered else _scaled_f1
         score = how(nearest, indices, covariate.values)
         drawn = [how(nearest, indices, random.permutation(covariate.values)) for _ in range(self.n_permutations)]
         chance = float(np.mean(drawn))
@@ -329,7 +331,7 @@ def _trajectory(distances: np.ndarray, covariate: _Covariate, root: Hashable | N
 
 def _place_of(root: Hashable, roll: Roll, places: np.ndarray) -> int:
     """Position of the root among the samples that have a value."""
-    names: list = list(range(roll.size)) if roll.names is None else list(roll.names)
+    names: list[Hashable] = list(range(roll.size)) if roll.names is None else list(roll.names)
     if root not in names:
         raise ValueError(f"root is {root!r}, which is none of the {len(names)} samples, e.g. {names[0]!r}")
     at = np.flatnonzero(places == names.index(root))
@@ -383,7 +385,9 @@ def _replicates(distances: np.ndarray, of: np.ndarray | None) -> MeasuredScore:
     return MeasuredScore(REPLICATES, "replicates", FOSCTTM, float(np.mean(farther)), 0.5, n_samples)
 
 
-def out_of_fold_distances(method: Any, D: Any, y: Any, *, cv: Any = 5, groups: Any = None) -> np.ndarray:
+def out_of_fold_distances(
+    method: Estimator, D: DistributionsLike, y: LabelsLike, *, cv: SplitsLike = 5, groups: LabelsLike | None = None
+) -> np.ndarray:
     """Distances from each distribution to all others, under a method that was fitted without it.
 
     Row i holds what a new distribution i would see: the metric has learned from other distributions only. Metrics of
@@ -431,7 +435,7 @@ def out_of_fold_distances(method: Any, D: Any, y: Any, *, cv: Any = 5, groups: A
     return found
 
 
-def _splits_of_all(cv: Any, labels: np.ndarray, groups: list | None, roll: Roll) -> list[Split]:
+def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, roll: Roll) -> list[Split]:
     """Splits whose test parts are all distributions, each once."""
     if isinstance(cv, int | np.integer):
         check_classes(labels)

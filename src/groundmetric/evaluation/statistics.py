@@ -21,10 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.utils import check_random_state
 
 from .._internal import tables
+from .._internal.types import RandomState
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 
@@ -89,7 +91,7 @@ class Difference:
     how: str
 
 
-def corrected_t(scores: Any, test_share: float, *, confidence: float = 0.95) -> Estimate:
+def corrected_t(scores: ArrayLike, test_share: float, *, confidence: float = 0.95) -> Estimate:
     """Mean over shuffled splits with the corrected resampled t interval.
 
     The variance of the mean of J scores is taken as (1/J + n_test/n_train) times the variance over splits, with J - 1
@@ -120,7 +122,7 @@ def corrected_t(scores: Any, test_share: float, *, confidence: float = 0.95) -> 
     return Estimate(mean, sd, mean - reach * error, mean + reach * error, "corrected t")
 
 
-def paired_t(one: Any, other: Any, test_share: float, *, confidence: float = 0.95) -> Difference:
+def paired_t(one: ArrayLike, other: ArrayLike, test_share: float, *, confidence: float = 0.95) -> Difference:
     """How much higher `one` scores than `other` on the same shuffled splits, by the corrected resampled t test.
 
     Where the difference is the same in every split, the p-value is 0 (or 1, where the difference is 0): the test parts
@@ -234,7 +236,7 @@ def paired_bootstrap(one: Statistic, other: Statistic, draws: np.ndarray, *, con
     return Difference(value, low, high, min(1.0, 2.0 * (1 + against) / (1 + differences.size)), "bootstrap")
 
 
-def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_state: Any = 0) -> np.ndarray:
+def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_state: RandomState = 0) -> np.ndarray:
     """Bootstrap draws of distributions: how often each one counts in every draw.
 
     Whole units are drawn with replacement: distributions, or outer groups where some belong together. Where every unit
@@ -360,7 +362,7 @@ def containing(values: np.ndarray, draws: np.ndarray, confidence: float = 0.95) 
     return np.array([np.fmin(low, values), np.fmax(high, values)])
 
 
-def holm(p_values: Any) -> np.ndarray:
+def holm(p_values: ArrayLike) -> np.ndarray:
     """p-values adjusted for their number (Holm 1979).
 
     Parameters

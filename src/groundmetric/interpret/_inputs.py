@@ -63,7 +63,7 @@ def spreads(metric: GroundMetric, D: Distributions | None = None) -> np.ndarray:
 class Annotation:
     """What kind each point is of: `codes` has the index of each point's value in `values`."""
 
-    values: list
+    values: list[Any]
     codes: np.ndarray
 
     def masses(self, D: Distributions) -> np.ndarray:

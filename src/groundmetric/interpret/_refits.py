@@ -214,7 +214,7 @@ def n_partitions(exchange: Exchangeability) -> int:
     return exchange.arrangements // same
 
 
-def _contents(exchange: Exchangeability, names: np.ndarray) -> list[Counter]:
+def _contents(exchange: Exchangeability, names: np.ndarray) -> list[Counter[Any]]:
     """Which labels the blocks hold, in each list of blocks that may be exchanged."""
     return [
         Counter(tuple(sorted(names[exchange.labels[block]].tolist())) for block in blocks) for blocks in exchange.blocks

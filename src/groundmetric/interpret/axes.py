@@ -14,6 +14,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
+from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, GroundMetric
 from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
@@ -65,7 +66,7 @@ class Axes:
     variance: np.ndarray
     classes: np.ndarray
     positions: np.ndarray
-    values: list
+    values: list[Any]
     between: np.ndarray
     within: np.ndarray
 
@@ -140,13 +141,13 @@ class Axes:
 
 
 def canonical_axes(
-    metric: Any,
-    D: Any,
-    y: Any,
+    metric: MetricLike,
+    D: DistributionsLike,
+    y: LabelsLike,
     *,
-    annotation: Any = None,
+    annotation: str | LabelsLike | None = None,
     max_partners: int = 10,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> Axes:
     """Rotate the components of a metric to axes that can be read one by one.
@@ -264,7 +265,7 @@ class Layout:
     """
 
     distances: np.ndarray
-    y: Any = None
+    y: LabelsLike | None = None
 
     @functools.cached_property
     def positions(self) -> np.ndarray:

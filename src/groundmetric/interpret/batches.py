@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.stats import contingency
 from sklearn.utils import check_random_state
 
+from .._internal.types import ColumnsLike, LabelsLike, RandomState
 from .._internal.validation import Roll, aligned, aligned_square, check_labels, check_number, is_missing, real_array
 from ..evaluation.permutation import Exchangeability, exchangeable
 from ..supervision.splits import group_list, number_groups
@@ -152,13 +154,13 @@ class BatchEffects:
 
 
 def batch_effects(
-    distances: Any,
-    y: Any,
-    covariates: Any,
+    distances: ArrayLike | None,
+    y: LabelsLike,
+    covariates: ColumnsLike,
     *,
-    groups: Any = None,
+    groups: LabelsLike | None = None,
     n_permutations: int = 999,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
 ) -> BatchEffects:
     """Test whether batch, site, donor or any other covariate shows in distances, and whether it goes with labels.
 
@@ -244,7 +246,7 @@ class _Case(NamedTuple):
 
     def exchange(self) -> Exchangeability | None:
         """What may be permuted: values among distributions, or groups, of the same labels; None where nothing may."""
-        strata: list = self.labels.tolist()
+        strata: list[Any] = self.labels.tolist()
         if self.by_group:
             assert self.groups is not None
             strata = [tuple(np.sort(self.labels[self.groups == group])) for group in self.groups]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators._kernel import balanced_weights, log_likelihood
 from ..estimators.ensemble import GroundMetricEnsemble
+
+if TYPE_CHECKING:
+    from ..estimators.predictor import TransportClassifier, TransportRegressor
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class ViewScores:
         return "log-probability" if self.of_classes else "log-likelihood"
 
 
-def view_scores(ensemble: Any) -> ViewScores:
+def view_scores(ensemble: GroundMetricEnsemble | TransportClassifier | TransportRegressor) -> ViewScores:
     """Scores of the views of an ensemble on distributions that were left out, against chance.
 
     Parameters

@@ -131,7 +131,7 @@ def over_representation(
     )
 
 
-def read_gmt(path: str | os.PathLike, *, prefix: str = "") -> dict[str, list[str]]:
+def read_gmt(path: str | os.PathLike[str], *, prefix: str = "") -> dict[str, list[str]]:
     """Read the sets of a GMT file (also .gz): a line has a name, a description and the members, with tabs between.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .._internal.executor import Threads
+from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
 from ..transport import solve
@@ -53,7 +54,7 @@ class Flow:
 
     source: str
     target: str
-    values: list
+    values: list[Any]
     mass: np.ndarray
     cost: np.ndarray
     n_pairs: int
@@ -93,15 +94,15 @@ class Flow:
 
 
 def flow(
-    D: Any,
-    i: Any,
-    j: Any,
-    metric: Any,
-    annotation: Any,
+    D: DistributionsLike,
+    i: Hashable | Sequence[Hashable],
+    j: Hashable | Sequence[Hashable],
+    metric: MetricLike,
+    annotation: str | LabelsLike,
     *,
-    y: Any = None,
+    y: LabelsLike | None = None,
     max_pairs: int | None = 100,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> Flow:
     """Mass between kinds of points in the optimal transport from i to j.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from .._internal.types import DistributionsLike, LabelsLike, MetricLike
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
 from ._inputs import Annotation, annotation_of, classes_of, feature_names, frame, metric_of, spreads
@@ -55,7 +56,7 @@ class FeatureReading:
     highest: np.ndarray
     lowest: np.ndarray
     difference: np.ndarray
-    values: list
+    values: list[Any]
     differences: np.ndarray
 
     @property
@@ -100,7 +101,9 @@ class FeatureReading:
         return frame(columns, np.argsort(-self.importance, kind="stable"))
 
 
-def read_features(metric: Any, D: Any, y: Any, *, annotation: Any = None) -> FeatureReading:
+def read_features(
+    metric: MetricLike, D: DistributionsLike, y: LabelsLike, *, annotation: str | LabelsLike | None = None
+) -> FeatureReading:
     """Importance of every feature, and in which class and kind of points its values are higher.
 
     The importance alone says that a feature counts, not which class has more of it: this comes from the class means.
@@ -212,7 +215,7 @@ class FeaturePairs:
         return frame(names | {"weight": self.weight, "alignment": self.alignment})
 
 
-def feature_pairs(metric: Any, n: int = 20) -> FeaturePairs:
+def feature_pairs(metric: MetricLike, n: int = 20) -> FeaturePairs:
     """Pairs of features with the largest off-diagonal entries of M, for standardised features.
 
     Features are standardised by their training variances; a metric without them (made by hand) is taken as it is.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..evaluation.statistics import containing, resample
@@ -63,7 +64,7 @@ class AnnotationRelevance:
     (['centre', 'high', 'low'], 'centre', (2, 3))
     """
 
-    values: list
+    values: list[Any]
     mass: np.ndarray
     relevance: np.ndarray
     share: np.ndarray
@@ -113,16 +114,16 @@ class AnnotationRelevance:
 
 
 def annotation_relevance(
-    metric: Any,
-    D: Any,
-    y: Any,
-    annotation: Any,
+    metric: MetricLike,
+    D: DistributionsLike,
+    y: LabelsLike,
+    annotation: str | LabelsLike,
     *,
-    groups: Any = None,
+    groups: LabelsLike | None = None,
     n_draws: int = 1000,
     confidence: float = 0.95,
     max_partners: int = 10,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> AnnotationRelevance:
     """Share out how much farther other classes are than the own among the kinds of points.
@@ -204,7 +205,7 @@ def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], 
 def relevance_in_bags(
     bags: Sequence[Bag],
     codes: np.ndarray,
-    values: list,
+    values: list[Any],
     *,
     out_of_bag: bool,
     groups: Any,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import false_discovery_control
 from sklearn.utils import check_random_state
 
+from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number
 from ..distributions import as_distributions
 from ..evaluation.permutation import exchangeable
@@ -68,13 +69,13 @@ class FeatureSignificance:
 
 
 def feature_significance(
-    D: Any,
-    y: Any,
+    D: DistributionsLike,
+    y: LabelsLike,
     *,
-    groups: Any = None,
-    strata: Any = None,
+    groups: LabelsLike | None = None,
+    strata: LabelsLike | None = None,
     n_permutations: int = 1999,
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> FeatureSignificance:
     """Test which features differ between labels, with labels exchanged as null.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import as_distributions
 from ..evaluation.permutation import exchangeable
@@ -150,12 +151,12 @@ class Stability:
 
 
 def stability(
-    learner: Any,
-    D: Any,
-    y: Any,
+    learner: Estimator,
+    D: DistributionsLike,
+    y: LabelsLike,
     *,
-    groups: Any = None,
-    strata: Any = None,
+    groups: LabelsLike | None = None,
+    strata: LabelsLike | None = None,
     n_refits: int = 100,
     n_permutations: int = 99,
     epochs: int | None = None,
@@ -163,7 +164,7 @@ def stability(
     n_top: int = 20,
     confidence: float = 0.95,
     n_jobs: int | None = None,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
     verbose: int = 0,
 ) -> Stability:
     """Learn again from bootstrap samples of the distributions, and with labels exchanged.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import joblib
 import numpy as np
 
-from .._internal.arrays import Damaged, beginning_of, read_arrays, write_arrays
-from .._internal.files import Foreign, refuse_foreign, remove_leftovers
+from .._internal.arrays import beginning_of, read_arrays, write_arrays
+from .._internal.files import Damaged, Foreign, refuse_foreign, remove_leftovers
 from ..distributions import Distributions
 from ..supervision import Supervision
 from ..transport.cache import cohort_digest
@@ -74,7 +74,7 @@ def under(prefix: str, state: State) -> State:
 _KIND, _VERSION = "groundmetric checkpoint", 4
 
 
-def check_place(path: str | os.PathLike) -> Path:
+def check_place(path: str | os.PathLike[str]) -> Path:
     """Raise if a checkpoint would replace something else; returns where the one before it is kept."""
     path = Path(path)
     if path.is_dir():
@@ -98,7 +98,7 @@ class Checkpoints:
         Digests by name ("data", "labels", …) of what the states depend on, which must be the same when they are read.
     """
 
-    def __init__(self, path: str | os.PathLike, every: float, belongs_to: dict[str, str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], every: float, belongs_to: dict[str, str]) -> None:
         self.path, self.every, self.belongs_to = Path(path), every, belongs_to
         self.before = check_place(path)
         self._written = time.monotonic()
@@ -166,7 +166,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def belonging(D: Distributions, known: Supervision, parameters: list) -> dict[str, str]:
+def belonging(D: Distributions, known: Supervision, parameters: list[Any]) -> dict[str, str]:
     """Digests by name of what the states of a training depend on."""
     # By name and content, so that a class may move to another file.
     targets = [(type(target).__name__, asdict(target)) for target in known.targets]  # type: ignore[call-overload]

@@ -198,7 +198,7 @@ def nearest_candidates(
 
 def _by_place(known: Supervision, held_out: np.ndarray, n: int) -> list[np.ndarray]:
     """Masks (anchor, candidate): the first levels of all anchors, the second ones, and so on."""
-    masks: dict[tuple, np.ndarray] = {}
+    masks: dict[tuple[Any, ...], np.ndarray] = {}
     for label, target in enumerate(known.targets):
         for some in candidates(target, held_out, known.strata):
             sides = {"near": some.near} if some.far is some.near else {"near": some.near, "far": some.far}

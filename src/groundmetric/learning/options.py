@@ -6,7 +6,7 @@ import ast
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from .._internal.validation import ParameterError, check_number, real_array
 from ..supervision.labels import Classes, Distances, Ordered
 from ..transport.solvers.exact import Exact
 from .penalties import Penalty, resolve_penalty
+
+if TYPE_CHECKING:
+    from .._internal.types import Transformer
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Checkpoint:
     10.0
     """
 
-    path: str | os.PathLike
+    path: str | os.PathLike[str]
     every: float = 60.0
 
     def __post_init__(self) -> None:
@@ -117,7 +120,7 @@ class Mapped:
     'diagonal'
     """
 
-    transformer: Any
+    transformer: Transformer | None
     form: str = "linear"
 
 

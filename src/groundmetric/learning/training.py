@@ -28,7 +28,7 @@ class Outcome:
     """What one run of training gives."""
 
     kept: Any  # of the parameters, what the model's `metric` needs
-    history: dict[str, list]
+    history: dict[str, list[Any]]
     loss: float
     converged: bool
     interrupted: bool
@@ -61,7 +61,7 @@ class Training:
         self.D, self.known, self.held_out = D, known, held_out
         self.drawn: str | None = None  # what the present points are recognised by, if they are not the first ones
         self.model, self.scale = model, scale
-        self.history: dict[str, list] = {name: [] for name in HISTORY}
+        self.history: dict[str, list[Any]] = {name: [] for name in HISTORY}
         self.finished = self.converged = self.interrupted = False
         self.stopped_pivoting = 0
         self.optimiser = model.optimiser(settings.learning_rate)
@@ -74,7 +74,7 @@ class Training:
         self,
         threads: Threads,
         *,
-        on_epoch: Callable[[dict[str, list]], None],
+        on_epoch: Callable[[dict[str, list[Any]]], None],
         saving: Saving | None = None,
         fresh: Fresh | None = None,
     ) -> Outcome:

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from .._internal.points import check_features
+from .._internal.types import DistributionsLike, PointsLike, Transformer
 from .._internal.validation import real_array
-from ..distributions import Distributions, check_features
+from ..distributions import Distributions
 from .cost import euclidean, manhattan
 
 # Rows that are cast to float64 at a time: float32 and integer points are never copied whole.
@@ -103,10 +106,10 @@ class GroundMetric:
 
     def __init__(
         self,
-        components: Any,
+        components: ArrayLike,
         features: Sequence[str] | None = None,
         *,
-        variances: Any = None,
+        variances: ArrayLike | None = None,
         cost: Cost | str = Cost.EUCLIDEAN,
     ) -> None:
         components = np.array(real_array(components, "components"), dtype=np.float64)
@@ -153,7 +156,7 @@ class GroundMetric:
     def n_components(self) -> int:
         return self.components.shape[0]
 
-    def project(self, points: Any) -> np.ndarray:
+    def project(self, points: DistributionsLike) -> np.ndarray:
         """Project points to the space in which the metric is the Euclidean distance (or what `cost` says).
 
         Parameters
@@ -174,7 +177,7 @@ class GroundMetric:
             z[low : low + _BLOCK] = points[low : low + _BLOCK].astype(np.float64) @ self.components.T
         return z
 
-    def check_fit(self, points: Any) -> None:
+    def check_fit(self, points: DistributionsLike) -> None:
         """Raise a ValueError unless the points have as many features as the metric, and the same names in its order.
 
         Names are compared only where both the points and the metric have them.
@@ -184,7 +187,8 @@ class GroundMetric:
         points : array, sparse matrix, data frame or Distributions
             Points to check.
         """
-        n_features = points.shape[1] if len(getattr(points, "shape", ())) == 2 else self.n_features
+        shape: tuple[int, ...] = getattr(points, "shape", ())
+        n_features = shape[1] if len(shape) == 2 else self.n_features
         if n_features != self.n_features:
             raise ValueError(f"points have {n_features} features, but the metric was made for {self.n_features}")
         named = getattr(points, "features", None)
@@ -299,7 +303,7 @@ class GroundMetric:
             return BlendedMetric(self, other, weight)
         raise ValueError(f"of is {of!r}: expected 'distances' or 'matrices'")
 
-    def distances(self, x: Any, y: Any = None) -> np.ndarray:
+    def distances(self, x: PointsLike, y: PointsLike | None = None) -> np.ndarray:
         """Distances between points: all of `x` against all of `y` (or against themselves).
 
         Parameters
@@ -317,7 +321,7 @@ class GroundMetric:
         x = self.project(x)
         return self.projected_distances(x, x if y is None else self.project(y))
 
-    def projected_distances(self, x: Any, y: Any) -> np.ndarray:
+    def projected_distances(self, x: PointsLike, y: PointsLike) -> np.ndarray:
         """Distances between points that have been projected by `project`.
 
         Parameters
@@ -334,7 +338,7 @@ class GroundMetric:
         """
         return self.cost.between(x, y)
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to one file, whole or not at all; `GroundMetric.load` reads it. No pickle is involved.
 
         An older metric at this path is replaced; a file of any other kind is an error.
@@ -349,7 +353,7 @@ class GroundMetric:
         write(self, path)
 
     @staticmethod
-    def load(path: str | os.PathLike, *, feature_map: Any = None) -> GroundMetric:
+    def load(path: str | os.PathLike[str], *, feature_map: Transformer | None = None) -> GroundMetric:
         """Read a metric that `save` wrote.
 
         Parameters

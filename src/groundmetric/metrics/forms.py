@@ -12,8 +12,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
+from .._internal.points import check_features
 from .._internal.validation import real_array
-from ..distributions import Distributions, check_features
+from ..distributions import Distributions
 from .base import Cost, GroundMetric
 
 # Points whose images go into a saved file, to recognise the map when it is given back.

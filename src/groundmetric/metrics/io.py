@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.arrays import Damaged, check_content, read_header, unpack, write_arrays
+from .._internal.arrays import check_content, read_header, unpack, write_arrays
+from .._internal.files import Damaged
 from .base import Cost, EuclideanMetric, GroundMetric
 from .forms import BlendedMetric, DiagonalMetric, MappedMetric
 
@@ -21,12 +22,12 @@ _VERSION = 3  # 2: costs, diagonal and mapped metrics; 3: the checksum is of the
 _DEEPEST = 50  # blends of blends
 
 
-def write(metric: GroundMetric, path: str | os.PathLike) -> None:
+def write(metric: GroundMetric, path: str | os.PathLike[str]) -> None:
     arrays: dict[str, np.ndarray] = {}
     write_parts(_pack(metric, "", arrays), arrays, path)
 
 
-def read(path: str | os.PathLike, feature_map: Any = None) -> GroundMetric:
+def read(path: str | os.PathLike[str], feature_map: Any = None) -> GroundMetric:
     description, arrays = read_parts(path)
     try:
         return _unpack(description, arrays, feature_map)
@@ -38,12 +39,12 @@ def read(path: str | os.PathLike, feature_map: Any = None) -> GroundMetric:
         raise ValueError(f"{os.fspath(path)!r}: {error}") from error
 
 
-def write_parts(description: dict[str, Any], arrays: dict[str, np.ndarray], path: str | os.PathLike) -> None:
+def write_parts(description: dict[str, Any], arrays: dict[str, np.ndarray], path: str | os.PathLike[str]) -> None:
     """Write the file whole or not at all, over an older one of a metric but over nothing else."""
     write_arrays(path, _FORMAT, _VERSION, description, arrays, compress=True)
 
 
-def read_parts(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_parts(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a file that `write_parts` made; say clearly what is wrong with any other."""
     try:
         version, checksum, content = read_header(path, _FORMAT)
@@ -60,7 +61,7 @@ def read_parts(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.nd
     return unpack(content, repr(os.fspath(path)))
 
 
-def _wrong(path: str | os.PathLike, what: Any) -> ValueError:
+def _wrong(path: str | os.PathLike[str], what: Any) -> ValueError:
     return ValueError(f"{os.fspath(path)!r} is damaged or not a saved GroundMetric: {what}")
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from ..distributions import Distributions, check_features
+from .._internal.points import check_features
+from ..distributions import Distributions
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.io import read_parts, write_parts
 from .modules import BLOCK, StandardisedModule, as_array
@@ -68,7 +69,7 @@ class NeuralMetric(GroundMetric):
                 z[low : low + BLOCK] = as_array(self._inside.embed(self._inside.inputs(points[low : low + BLOCK])))
         return z
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network's numbers to one file, without pickle; `groundmetric.neural.load` reads it."""
         _save(self, "neural embedding", self._inside, self.features, path)
 
@@ -114,7 +115,7 @@ class NeuralDistance:
             )
         return points
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network's numbers to one file, without pickle; `groundmetric.neural.load` reads it."""
         _save(self, "neural distance", self._inside, self.features, path)
 
@@ -135,14 +136,14 @@ def distance_matrix(inside: StandardisedModule, x: torch.Tensor, y: torch.Tensor
     return out.reshape(n, m)
 
 
-def _save(metric: Any, kind: str, inside: StandardisedModule, features: Any, path: str | os.PathLike) -> None:
+def _save(metric: Any, kind: str, inside: StandardisedModule, features: Any, path: str | os.PathLike[str]) -> None:
     state = {f"state.{name}": value.detach().cpu().numpy() for name, value in inside.module.state_dict().items()}
     arrays = {"centre": inside.centre, "scale": inside.scale, **state}
     cost = metric.cost.name.lower()
     write_parts({"kind": kind, "features": features, "cost": cost}, arrays, path)
 
 
-def load(path: str | os.PathLike, module: Any) -> Any:
+def load(path: str | os.PathLike[str], module: Any) -> Any:
     """A network metric that `save` wrote. A file holds numbers only: `module` must be built like the one learned.
 
     Returns

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import confusion_matrix
 
+from .._internal.types import LabelsLike, Learned
 from ..interpret.course import ViewScores, nothing_left, view_scores
 from . import style as legends
 from ._read import as_samples, entry, is_anndata, learned_label
 from .style import INK, Save, axes, colour, figure_docs, finish, row_size, short
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 _ROW = 0.2  # inches for a view or a label
 
 
 @figure_docs
 def history(
-    record: Any,
+    record: Learned | Mapping[str, Any] | ViewScores | AnnData,
     ax: Axes | None = None,
     *,
     key: str = "groundmetric",
@@ -143,8 +147,8 @@ def _dress_epochs(ax: Axes, n_epochs: int, name: str) -> None:
 
 @figure_docs
 def confusion(
-    source: Any,
-    predicted: Any = None,
+    source: AnnData | LabelsLike,
+    predicted: LabelsLike | Learned | None = None,
     ax: Axes | None = None,
     *,
     key: str = "groundmetric",
@@ -197,7 +201,7 @@ def confusion(
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = ax.figure.colorbar(image, ax=ax, label="share of the row (%)", pad=0.03, shrink=0.9)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
     return finish(ax, "confusion", save, show)
 
 

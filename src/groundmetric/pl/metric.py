@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
+from numpy.typing import ArrayLike
 
+from .._internal.types import MetricLike
 from ..interpret.axes import component_weights, ellipse_axes
 from ..metrics import GroundMetric
 from ..metrics.base import Cost
@@ -17,17 +19,20 @@ from . import style as legends
 from ._read import entry, feature_names, is_anndata, metric_of, shares_of, two_features
 from .style import INK, Save, axes, colour, figure_docs, finish, row_size, short
 
+if TYPE_CHECKING:
+    from anndata import AnnData
+
 _ROW = 0.105  # inches for a feature
 _MOST_COMPONENTS = 10  # that are drawn: those of an ensemble's metric may be as many as its features
 
 
 @figure_docs
 def importance(
-    metric: Any,
+    metric: MetricLike | Mapping[str, float] | AnnData,
     ax: Axes | None = None,
     *,
     n: int = 20,
-    intervals: Any = None,
+    intervals: ArrayLike | None = None,
     gene_symbols: str | None = None,
     key: str = "groundmetric",
     save: Save = None,
@@ -89,7 +94,7 @@ def importance(
 
 @figure_docs
 def components(
-    metric: Any,
+    metric: MetricLike | AnnData,
     ax: Axes | None = None,
     *,
     n: int = 20,
@@ -144,17 +149,17 @@ def components(
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = ax.figure.colorbar(image, ax=ax, label="weight × spread", pad=0.03)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
     return finish(ax, "components", save, show)
 
 
 @figure_docs
 def ellipse(
-    metrics: Any,
+    metrics: MetricLike | AnnData | Mapping[str, MetricLike | AnnData],
     ax: Axes | None = None,
     *,
     features: Sequence[str | int] | None = None,
-    variances: Any = None,
+    variances: ArrayLike | None = None,
     key: str = "groundmetric",
     save: Save = None,
     show: bool | None = None,

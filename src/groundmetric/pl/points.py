@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib import patheffects
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from .._internal.types import LabelsLike, MetricLike
 from .._internal.validation import aligned
 from ..distributions import Distributions, as_distributions
 from ..interpret.axes import principal_axes, projected_axes
@@ -29,6 +31,9 @@ from .style import (
     finish,
 )
 
+if TYPE_CHECKING:
+    from anndata import AnnData
+
 _ONE_AXIS = 0.95  # share of the variance at which the first principal axis is shown alone
 _NUMBERED = 8  # classes above which colours alone no longer do
 
@@ -36,7 +41,7 @@ _NUMBERED = 8  # classes above which colours alone no longer do
 @figure_docs
 def points(
     D: Distributions,
-    y: Any,
+    y: LabelsLike,
     ax: Axes | None = None,
     *,
     features: Sequence[str | int] = (0, 1),
@@ -82,9 +87,9 @@ def points(
 
 @figure_docs
 def projection(
-    metric: Any,
+    metric: MetricLike,
     D: Distributions,
-    y: Any,
+    y: LabelsLike,
     ax: Axes | None = None,
     *,
     n: int = 1000,
@@ -137,9 +142,9 @@ def projection(
 
 @figure_docs
 def cells(
-    adata: Any,
-    y: Any = None,
-    ax: Any = None,
+    adata: AnnData | ArrayLike,
+    y: LabelsLike | None = None,
+    ax: Axes | Sequence[Axes] | np.ndarray | None = None,
     *,
     color: str | Sequence[str] | None = None,
     basis: str | None = None,
@@ -147,7 +152,7 @@ def cells(
     key: str = "groundmetric",
     save: Save = None,
     show: bool | None = None,
-) -> Any:
+) -> Axes | list[Axes]:
     """Cells in the plane, coloured by condition, cell type, a number, or the expression of a gene.
 
     More than 8 classes are numbered, in the legend and on the map. Where the first principal axis of the learned space
@@ -182,15 +187,15 @@ def cells(
         coloured: Classes | Numbers = classes_of(y, len(positions), palette, items="cells")
         drawn: Any = _panel(ax, Map(positions[:, :2], ("axis 1", "axis 2")), coloured, "")
         return finish(drawn, "cells", save, show)
-    color = y if color is None else color
-    color = learned_label(adata, key) if color is None else color
+    by: Any = y if color is None else color  # names of columns of `obs`
+    by = learned_label(adata, key) if by is None else by
     map_ = _map_of(adata, basis, key)
-    if isinstance(color, str) or not color:
-        drawn = _panel(ax, map_, colouring(adata, color, palette), str(color))
+    if isinstance(by, str) or not by:
+        drawn = _panel(ax, map_, colouring(adata, by, palette), str(by))
     else:
-        found = {name: colouring(adata, name, palette) for name in color}
+        found = {name: colouring(adata, name, palette) for name in by}
         height = max(map(_height, found.values()))
-        drawn = draw_panels(lambda one, name: _panel(one, map_, found[name], name), color, ax, height)
+        drawn = draw_panels(lambda one, name: _panel(one, map_, found[name], name), by, ax, height)
     return finish(drawn, "cells", save, show)
 
 
@@ -238,7 +243,7 @@ def _map_of(adata: Any, basis: str | None, key: str) -> Map:
     return Map(positions, None, shares)
 
 
-def _panel(ax: Axes | None, map_: Map, coloured: Classes | Numbers, title: str) -> Axes:
+def _panel(ax: Any, map_: Map, coloured: Classes | Numbers, title: str) -> Axes:
     with axes(ax, _height(coloured), legend_above=False) as ax:
         random = np.random.RandomState(0)  # the same in every run
         x, up = (
@@ -249,7 +254,7 @@ def _panel(ax: Axes | None, map_: Map, coloured: Classes | Numbers, title: str) 
         look: dict[str, Any] = {"s": np.clip(6000 / x.size, 0.4, 8.0), "lw": 0, "rasterized": x.size > 5000}
         if isinstance(coloured, Numbers):
             marks = ax.scatter(x[order], up[order], c=coloured.values[order], cmap="viridis", **look)
-            ax.figure.colorbar(marks, ax=ax, pad=0.03, shrink=0.8).outline.set_visible(False)  # type: ignore[operator]
+            ax.figure.colorbar(marks, ax=ax, pad=0.03, shrink=0.8).outline.set_visible(False)
         else:
             ax.scatter(x[order], up[order], c=np.array(coloured.colours)[coloured.codes[order]], **look)
             legends.beside(ax, _handles(ax, np.column_stack([x, up]), coloured))

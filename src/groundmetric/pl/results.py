@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -13,6 +13,10 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from .style import INK, MISSING, Save, axes, colour, figure_docs, finish, row_size, short, text_width, width
+
+if TYPE_CHECKING:
+    from ..interpret.flows import Flow
+    from ..interpret.stability import Stability
 
 _INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
@@ -72,7 +76,7 @@ def scores(
 
 @figure_docs
 def stability(
-    result: Any,
+    result: Stability,
     ax: Axes | None = None,
     *,
     n: int = 20,
@@ -149,7 +153,7 @@ def stability(
 
 @figure_docs
 def flow(
-    result: Any,
+    result: Flow,
     ax: Axes | None = None,
     *,
     least: float = _LEAST,
@@ -185,7 +189,7 @@ def flow(
             face = shades(colours(distance[band.row, band.col]))
             ax.add_patch(PathPatch(band.path, fc=face, ec="none", alpha=0.75))
         bar = ax.figure.colorbar(mpl.cm.ScalarMappable(colours, shades), ax=ax, label="distance", pad=0.02, shrink=0.9)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
         names = [short(value, _LONGEST) for value in result.values]
         room, letters = _room_for(names, ax)
         for x, starts, sizes, align in ((0.0, left, mass.sum(axis=1), "right"), (1.0, right, mass.sum(axis=0), "left")):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
+from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import dendrogram
 
+from .._internal.types import LabelsLike
 from ..interpret.axes import Layout
 from . import style as legends
 from ._read import (
@@ -42,6 +44,9 @@ from .style import (
     width,
 )
 
+if TYPE_CHECKING:
+    from anndata import AnnData
+
 _MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
 _BAR, _GAP = 0.07, 0.03  # inches: width of a bar of labels, and of the space beside it
 _TREE = 0.14  # height of the tree, as a share of the matrix
@@ -50,19 +55,19 @@ _SMALLEST = 3.5  # points of the smallest letters
 
 @figure_docs
 def embedding(
-    distances: Any,
-    y: Any = None,
-    ax: Any = None,
+    distances: ArrayLike | Layout | AnnData,
+    y: LabelsLike | None = None,
+    ax: Axes | Sequence[Axes] | np.ndarray | None = None,
     *,
     color: str | Sequence[str] | None = None,
     basis: str | None = None,
     obsp: str | None = None,
-    train: Any = None,
+    train: LabelsLike | None = None,
     palette: Palette = None,
     key: str = "groundmetric",
     save: Save = None,
     show: bool | None = None,
-) -> Any:
+) -> Axes | list[Axes]:
     """Distributions in the plane, coloured by class (or, for AnnData, by a number).
 
     Parameters
@@ -99,24 +104,25 @@ def embedding(
         y = distances.y if y is None and isinstance(distances, Layout) else y
         drawn: Any = _map(ax, place, names, classes_of(y, len(place), palette), train, "")
         return finish(drawn, "embedding", save, show)
-    samples, color = as_samples(distances, key), y if color is None else color
-    color = learned_label(samples, key) if color is None else color
+    samples = as_samples(distances, key)
+    by: Any = y if color is None else color  # names of columns of `obs`
+    by = learned_label(samples, key) if by is None else by
     place, names = _positions_of(samples, basis, key, obsp)
     train = entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
-    if isinstance(color, str) or not color:
-        drawn = _map(ax, place, names, colouring(samples, color, palette), train, str(color))
+    if isinstance(by, str) or not by:
+        drawn = _map(ax, place, names, colouring(samples, by, palette), train, str(by))
     else:
-        found = {name: colouring(samples, name, palette) for name in color}
+        found = {name: colouring(samples, name, palette) for name in by}
 
         def panel(one: Axes, name: str) -> Axes:
             return _map(one, place, names, found[name], train, name, titled=True)
 
-        drawn = draw_panels(panel, color, ax)
+        drawn = draw_panels(panel, by, ax)
     return finish(drawn, "embedding", save, show)
 
 
 def _map(
-    ax: Axes | None,
+    ax: Any,
     place: np.ndarray,
     names: tuple[str, str],
     coloured: Classes | Numbers,
@@ -144,12 +150,12 @@ def _map(
 
 @figure_docs
 def heatmap(
-    distances: Any,
-    y: Any = None,
+    distances: ArrayLike | Layout | AnnData,
+    y: LabelsLike | None = None,
     ax: Axes | None = None,
     *,
     color: str | Sequence[str] | None = None,
-    names: Any = None,
+    names: Sequence[Hashable] | bool | None = None,
     order: str = "classes",
     obsp: str | None = None,
     palette: Palette = None,
@@ -195,12 +201,12 @@ def heatmap(
 
 @figure_docs
 def clustermap(
-    distances: Any,
-    y: Any = None,
+    distances: ArrayLike | Layout | AnnData,
+    y: LabelsLike | None = None,
     ax: Axes | None = None,
     *,
     color: str | Sequence[str] | None = None,
-    names: Any = True,
+    names: Sequence[Hashable] | bool | None = True,
     obsp: str | None = None,
     palette: Palette = None,
     key: str = "groundmetric",
@@ -290,7 +296,7 @@ def _draw_matrix(ax: Axes | None, found: Matrix, order: str) -> Axes:
         # Inside of the axes' own frame of reference, so that it stays beside the matrix, which is always a square.
         beside = ax.inset_axes((1.0 + _BAR / side(ax), 0.05, 0.1 / side(ax), 0.9))
         bar = ax.figure.colorbar(image, cax=beside, label=found.title)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
         if groups:
             _add_legend(ax, groups, 1.0 if clusters is None else 1.02 + _TREE)
         figure: Any = ax.figure
@@ -336,7 +342,7 @@ def _draw_numbers(ax: Axes, positions: np.ndarray, numbers: Numbers, filled: np.
     marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())
     bar = ax.figure.colorbar(marks, ax=ax, label=label, pad=0.03)
     bar.ax.set_gid("legend")
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
 
 
 def _dress(ax: Axes, names: tuple[str, str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -142,13 +142,16 @@ matplotlib axes or list of them
 figure_docs = documented(_TEXTS)
 
 
-def finish(drawn: Any, name: str, save: Save, show: bool | None) -> Any:
+Drawn = TypeVar("Drawn", Axes, list[Axes], Axes | list[Axes])
+
+
+def finish(drawn: Drawn, name: str, save: Save, show: bool | None) -> Drawn:
     """Write the figure and show it, where that is asked for; the axes themselves.
 
     As in scanpy, `save` is True or what is appended to the name of the plot, in the folder of figures (that of
     scanpy's settings where scanpy is used, else "figures"). A path, or text that has a folder, is the file itself.
     """
-    figure = (drawn[0] if isinstance(drawn, list) else drawn).figure
+    figure: Any = (drawn[0] if isinstance(drawn, list) else drawn).figure
     if save:
         path = _figure_file(name, save)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -250,7 +253,7 @@ def _legend_rows(ax: Axes) -> int:
 
 
 Palette = Mapping[Any, str] | Sequence[str] | None
-Save = bool | str | os.PathLike | None
+Save = bool | str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def collect(
     title: str | None = None,
     group_key: str | None = None,
     cell_type_key: str | None = None,
-    gene_sets: str | os.PathLike | None = None,
+    gene_sets: str | os.PathLike[str] | None = None,
     refits: int = 20,
     permutations: int | None = None,
     evaluation: bool = True,

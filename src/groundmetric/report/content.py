@@ -319,7 +319,7 @@ def column_of(name: str, column: pd.Series, most: int | None = MOST_CLASSES) -> 
     return Column(name, codes, [str(value) for value in values])
 
 
-def as_data(column: Column) -> dict:
+def as_data(column: Column) -> dict[str, Any]:
     """For the scripts of the page: places of classes, or numbers in thousandths of their range."""
     if column.is_class:
         return {"name": column.name, "values": column.values, "codes": column.codes.tolist()}

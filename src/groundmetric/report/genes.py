@@ -149,7 +149,7 @@ def _axis_of(run: Run, axes: Directions) -> tuple[list[Field], Look]:
     return [Field("Axis", link="axis"), Field("Weight on axis", "+.3f")], look
 
 
-def processes_of_axes(axes: Directions, features: list[str], gene_sets: str | os.PathLike) -> list[Table | None]:
+def processes_of_axes(axes: Directions, features: list[str], gene_sets: str | os.PathLike[str]) -> list[Table | None]:
     """For each axis, the sets in which its strongest genes are over-represented; None where there are none."""
     sets = read_gmt(gene_sets)
     found: list[Table | None] = []

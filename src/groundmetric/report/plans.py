@@ -72,7 +72,7 @@ def kinds_of(run: Run, type_key: str) -> np.ndarray:
     return column.astype(object).where(column.notna(), "unknown").astype(str).to_numpy()
 
 
-def drawn_kinds(run: Run, type_key: str, names: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drawn_kinds(run: Run, type_key: str, names: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cell types; the number of the type, and the sample, of each cell that was learned from.
 
     In the order of distributions: by sample, then as in `obs`.
@@ -220,7 +220,7 @@ def cell_map(
     return CellMap(turned, columns, axes.share[:2].tolist(), run.cells.n_obs), unused
 
 
-def _patients(run: Run, names: list) -> np.ndarray | None:
+def _patients(run: Run, names: list[Any]) -> np.ndarray | None:
     """The patient of each sample, who is drawn whole."""
     obs = run.samples.obs
     return obs[run.group_key].loc[names].to_numpy() if run.group_key in obs else None

@@ -31,6 +31,7 @@ from .._anndata.store import (  # fmt: skip
 )
 from .._internal.cache import Cache
 from .._internal.tables import without_nan
+from .._internal.types import CellsLike
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators._pool import Pool
@@ -150,13 +151,13 @@ class Run:
 
     cells: ad.AnnData
     samples: ad.AnnData
-    source: Any
+    source: CellsLike | None
     findings: dict[str, Any]
     folder: Path | None = None
     key: str = "groundmetric"
 
     @classmethod
-    def open(cls, folder: str | os.PathLike, cells: str | os.PathLike | None = None) -> Run:
+    def open(cls, folder: str | os.PathLike[str], cells: str | os.PathLike[str] | None = None) -> Run:
         """Read the folder that `groundmetric learn` wrote.
 
         Parameters

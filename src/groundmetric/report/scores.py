@@ -81,7 +81,7 @@ class Cohort:
         return min(NEIGHBORS, *(train.size for train, _ in self.splits))
 
     @property
-    def strata(self) -> list | None:
+    def strata(self) -> list[Any] | None:
         """Of an ensemble, the batch of each sample, within which labels were compared."""
         key = self.run.stored.params.get("batch_key")
         if key is None or self.run.results is None:

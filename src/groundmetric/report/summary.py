@@ -125,7 +125,7 @@ def describe_scores(
     return sentences
 
 
-def _against(best: dict) -> str:
+def _against(best: dict[str, Any]) -> str:
     start = f"The best of the other methods, {best['method']}, reaches {best['value']:.2f}{_interval(best)}: "
     lead, p = best.get("lead"), best.get("p")
     if lead is None:
@@ -178,7 +178,7 @@ def describe_genes(genes: Table, feature: str) -> str:
     return f"What counts most in the distance: {most}. {spread if half <= len(genes.rows) else ''}".strip()
 
 
-def describe_stability(found: dict | None, genes: Table, feature: str) -> str | None:
+def describe_stability(found: dict[str, Any] | None, genes: Table, feature: str) -> str | None:
     """How many of the most important ones come up again, and how many are more than chance gives."""
     if found is None:
         return None
@@ -232,7 +232,7 @@ def describe_cautions(cautions: Sequence[Caution]) -> str:
     return f"{'; '.join(dict.fromkeys(caution.title for caution in cautions))}: see “Read with care”."
 
 
-def _interval(row: dict) -> str:
+def _interval(row: dict[str, Any]) -> str:
     if row.get("low") is None:
         return ""
     return f" (95% interval {row['low']:.2f} to {row['high']:.2f})"

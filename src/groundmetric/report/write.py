@@ -45,18 +45,18 @@ Draw = Callable[[Axes], Any]
 
 @documented(parameter_texts(collect))
 def write(
-    run: Run | str | os.PathLike,
-    output: str | os.PathLike | None = None,
+    run: Run | str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     *,
     title: str | None = None,
     group_key: str | None = None,
     cell_type_key: str | None = None,
-    gene_sets: str | os.PathLike | None = None,
+    gene_sets: str | os.PathLike[str] | None = None,
     refits: int = 20,
     permutations: int | None = None,
     evaluation: bool = True,
     budget: float | None = None,
-    figures: str | os.PathLike | None = None,
+    figures: str | os.PathLike[str] | None = None,
     parts: Sequence[Part] = (),
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -366,7 +366,7 @@ def figures_of(run: Run, content: Content) -> dict[str, Draw]:
     return found
 
 
-def _keyed(draw: Callable, what: Any, ax: Axes, **options: Any) -> Any:
+def _keyed(draw: Callable[..., Any], what: Any, ax: Axes, **options: Any) -> Any:
     """Functions of `pl` take axes by name, after labels."""
     return draw(what, ax=ax, **options)
 

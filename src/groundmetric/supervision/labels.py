@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -205,7 +205,7 @@ def read_strata(strata: Any, roll: Roll, D: Distributions, *, by_row: bool) -> n
     given = label_array(strata, roll, "strata")
     if missing_values(given).any():
         raise ValueError("strata contain a missing value: every distribution needs a stratum")
-    place: dict = {}
+    place: dict[Hashable, int] = {}
     codes = np.array([place.setdefault(value, len(place)) for value in given.tolist()])
     return labels_of_samples(D, codes, given) if by_row else codes
 
@@ -226,7 +226,7 @@ def check_class_sizes(D: Distributions, known: Supervision, values: Iterable[np.
             _check_sizes(D, target.levels, classes.tolist())
 
 
-def _check_sizes(D: Distributions, codes: np.ndarray, classes: list) -> None:
+def _check_sizes(D: Distributions, codes: np.ndarray, classes: list[Any]) -> None:
     """There must be something to tell apart, and somebody to be near to."""
     counts = np.bincount(codes[codes >= 0])
     if counts.size < 2:

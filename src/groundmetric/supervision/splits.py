@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._internal.types import LabelsLike, RandomState
 from .._internal.validation import Roll, aligned, check_labels, check_number, is_missing, numbered, refuse_mask
 
 # scikit-learn's splitters load slowly, and a prediction needs none: each is imported where it is used.
@@ -63,7 +64,7 @@ def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | 
     return np.array([place[value] for value in values], dtype=np.intp)
 
 
-def group_list(groups: Any, roll: Roll, name: str = "groups") -> list | None:
+def group_list(groups: Any, roll: Roll, name: str = "groups") -> list[Hashable] | None:
     """The group (or stratum) of each distribution, in the order of the roll where they carry names."""
     if groups is None:
         return None
@@ -121,7 +122,12 @@ _CANDIDATES = 50
 
 
 def shuffled(
-    y: Any, *, groups: Any = None, n_splits: int = 10, test_size: float = 0.2, random_state: Any = None
+    y: LabelsLike,
+    *,
+    groups: LabelsLike | None = None,
+    n_splits: int = 10,
+    test_size: float = 0.2,
+    random_state: RandomState = None,
 ) -> list[Split]:
     """Repeated random splits that keep the class shares; test parts of different splits may overlap.
 
@@ -180,7 +186,12 @@ def shuffled(
 
 
 def folds(
-    y: Any, *, groups: Any = None, n_splits: int = 5, n_repeats: int = 1, random_state: Any = None
+    y: LabelsLike,
+    *,
+    groups: LabelsLike | None = None,
+    n_splits: int = 5,
+    n_repeats: int = 1,
+    random_state: RandomState = None,
 ) -> list[Split]:
     """Cross-validation that keeps the class shares: every distribution is tested once in each repeat.
 
@@ -228,7 +239,7 @@ def folds(
     return Splits(splits, numbered(y))
 
 
-def leave_one_group_out(groups: Any) -> list[Split]:
+def leave_one_group_out(groups: LabelsLike) -> list[Split]:
     """Leave one group out: every outer group (patient, donor, batch) is the test part of one split.
 
     Parameters
@@ -248,18 +259,19 @@ def leave_one_group_out(groups: Any) -> list[Split]:
     >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
     [[0, 2], [1]]
     """
-    roll, numbers = Roll.of(groups), numbered(groups)
-    groups = group_list(groups, roll)
-    members = number_groups(groups, roll.size)
+    roll = Roll.of(groups)
+    named = group_list(groups, roll)
+    members = number_groups(named, roll.size)
+    assert named is not None
     assert members is not None
     if members.max() == 0:
-        raise ValueError(f"all distributions are in one group ({groups[0]!r}): at least two are needed")
+        raise ValueError(f"all distributions are in one group ({named[0]!r}): at least two are needed")
     from sklearn.model_selection import LeaveOneGroupOut
 
-    return Splits(LeaveOneGroupOut().split(members, groups=members), numbers)
+    return Splits(LeaveOneGroupOut().split(members, groups=members), numbered(groups))
 
 
-def leave_one_out(y: Any) -> list[Split]:
+def leave_one_out(y: LabelsLike) -> list[Split]:
     """Leave one out: every distribution is the test part of one split.
 
     Parameters
@@ -278,14 +290,15 @@ def leave_one_out(y: Any) -> list[Split]:
     >>> [test.tolist() for train, test in leave_one_out(["ill", "well", "ill"])]
     [[0], [1], [2]]
     """
-    if len(y) < 2:
-        raise ValueError(f"{len(y)} distributions: at least two are needed to leave one out")
+    n = Roll.of(y).size
+    if n < 2:
+        raise ValueError(f"{n} distributions: at least two are needed to leave one out")
     from sklearn.model_selection import LeaveOneOut
 
-    return Splits(LeaveOneOut().split(np.zeros(len(y))), numbered(y))
+    return Splits(LeaveOneOut().split(np.zeros(n)), numbered(y))
 
 
-class Splits(list):
+class Splits(list[Split]):
     """A list of (train, test) places, which knows the names that the labels had, whose places they are.
 
     Labels that are sorted by name give places in that order; `compare` and others translate them to the order of their
@@ -348,7 +361,7 @@ def _shuffled_groups(
     _, codes = np.unique(labels, return_inverse=True)
     counts = np.zeros((members.max() + 1, codes.max() + 1))
     np.add.at(counts, (members, codes), 1)  # distributions of each group and class
-    taken: dict[frozenset, None] = {}
+    taken: dict[frozenset[int], None] = {}
     for _ in range(n_splits):
         drawn = [_draw(counts, test_size, random) for _ in range(_CANDIDATES)]
         fresh = [(fault, chosen) for fault, chosen in drawn if chosen not in taken]
@@ -362,7 +375,9 @@ def _shuffled_groups(
     return [(np.flatnonzero(~tested), np.flatnonzero(tested)) for tested in sides]
 
 
-def _draw(counts: np.ndarray, test_size: float, random: np.random.RandomState) -> tuple[tuple, frozenset]:
+def _draw(
+    counts: np.ndarray, test_size: float, random: np.random.RandomState
+) -> tuple[tuple[int, int, float], frozenset[int]]:
     """One random set of test groups, and how far it is from what is wanted: lower is better."""
     order = random.permutation(len(counts))
     filled = np.cumsum(counts[order].sum(axis=1))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.types import LabelsLike
 from .._internal.validation import Roll, aligned, missing_values, real_array
 from .targets import GAP, Target, cut
 
@@ -177,7 +178,7 @@ def _expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(low == high, low, (low + 1.0) / 2.0)
 
 
-def survival_percentiles(y: Any) -> np.ndarray:
+def survival_percentiles(y: LabelsLike) -> np.ndarray:
     """Survival times as numbers: the percentile of each by Kaplan–Meier, of censored ones the expected percentile.
 
     They stand for right-censored times where a method needs numbers, as the scores of the Peto–Prentice test do: a
@@ -201,7 +202,7 @@ def survival_percentiles(y: Any) -> np.ndarray:
     >>> gm.learning.survival_percentiles(y).tolist()
     [0.125, 0.625, 0.4375, 0.8125]
     """
-    times = read_survival(y, Roll(None, n=len(y)))
+    times = read_survival(y, Roll(None, n=Roll.of(y).size))
     check_comparable(times)
     return expected_percentiles(times)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from .._anndata.scale import moments, warn_of_counts
 from .._anndata.source import Source, listed, project, read
 from .._anndata.store import EnsembleResults, Predictor, Stored, pack_predictor
 from .._internal.executor import InterruptedWarning, write_line
+from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
@@ -169,7 +170,11 @@ def fit(
 
 
 def _fit_ensemble(
-    learner: GroundMetricEnsemble, D: Distributions, labels: pd.Series, groups: list | None, strata: np.ndarray | None
+    learner: GroundMetricEnsemble,
+    D: Distributions,
+    labels: pd.Series,
+    groups: list[Hashable] | None,
+    strata: np.ndarray | None,
 ) -> tuple[Predictor, EnsembleResults]:
     """Fit a predictor on the ensemble, and so the ensemble: what is scored is what predicts new samples."""
     names, numbers = np.asarray(labels.astype(str) if isinstance(labels.dtype, pd.CategoricalDtype) else labels), None
@@ -255,7 +260,7 @@ def choose_learner(learner: str | None, parameters: dict[str, Any], needs: dict[
 
 
 def learn(
-    adata: Any,
+    adata: CellsLike,
     sample_key: str,
     label_key: str,
     *,
@@ -264,8 +269,8 @@ def learn(
     batch_key: str | None = None,
     layer: str | None = None,
     use_rep: str | None = None,
-    genes: str | int | Sequence | None = None,
-    order: Sequence | None = None,
+    genes: GenesLike | None = None,
+    order: Sequence[Hashable] | None = None,
     n_cells: int | None = 1000,
     resample: bool = False,
     key_added: str = "groundmetric",

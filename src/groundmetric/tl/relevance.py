@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,9 @@ from ..learning.options import read_parameters
 from ..metrics.base import GroundMetric
 from ..supervision.splits import folds
 from .learn import Learner, Values, fit, make_learner
+
+if TYPE_CHECKING:
+    import anndata as ad
 
 
 def held_out_accuracy(
@@ -119,7 +122,7 @@ def _classify(
 
 
 def cell_relevance(
-    adata: Any,
+    adata: ad.AnnData,
     *,
     method: str = "plans",
     cell_type_key: str | None = None,
@@ -129,7 +132,7 @@ def cell_relevance(
     n_repeats: int = 4,
     threshold: float = 0.9,
     group_key: str | None = None,
-    genes: Any = None,
+    genes: str | Sequence[str] | None = None,
     key: str = "groundmetric",
     random_state: int = 0,
     n_jobs: int | None = None,

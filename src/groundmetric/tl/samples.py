@@ -17,12 +17,13 @@ from sklearn.decomposition import PCA
 from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
 from .._anndata.source import Source, listed, pieces, read
 from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry
+from .._internal.types import CellsLike
 from ..distances import pairwise_distances
 from ..evaluation.spare import pseudotime
 
 
 def samples(
-    adata: Any,
+    adata: CellsLike,
     *,
     sample_key: str | None = None,
     cell_type_key: str | None = None,
@@ -137,7 +138,7 @@ def _write_held_out(result: ad.AnnData, results: EnsembleResults, key: str) -> N
 
 
 def average(
-    adata: Any,
+    adata: ad.AnnData,
     weight: float = 0.5,
     *,
     use_rep: str | None = None,
@@ -197,7 +198,7 @@ def average(
 
 
 def trajectory(
-    samples: Any,
+    samples: ad.AnnData,
     root: str,
     *,
     n_neighbors: int = 5,

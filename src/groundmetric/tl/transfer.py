@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anndata as ad
 import numpy as np
@@ -15,12 +15,16 @@ from .._anndata.annotations import check_draw, constant_columns, draw, samples_o
 from .._anndata.scale import Moments, moments, other_scale, warn_of_counts
 from .._anndata.source import Source, project, read
 from .._anndata.store import Stored, Trained, by_sample, in_order, trained_from
+from .._internal.types import CellsLike
 from .._internal.validation import ParameterError
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..estimators import TransportClassifier, UnfamiliarWarning
 from ..evaluation.scores import vote
 from .samples import as_keys
+
+if TYPE_CHECKING:
+    from ..metrics.base import GroundMetric
 
 # Training samples that vote where there is no predictor and no number is given.
 N_NEIGHBORS = 5
@@ -30,7 +34,7 @@ _FEW_CELLS = 2000
 
 def transfer(
     adata: ad.AnnData,
-    trained: Any,
+    trained: CellsLike | GroundMetric,
     *,
     sample_key: str | None = None,
     layer: str | None = None,
@@ -325,7 +329,7 @@ def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str
     warnings.warn(found, UserWarning, stacklevel=5)
 
 
-def _seen(result: ad.AnnData, names: list) -> np.ndarray:
+def _seen(result: ad.AnnData, names: list[Any]) -> np.ndarray:
     """Which samples have the name of a training sample, with a warning."""
     seen = np.isin(result.obs_names, names)
     if seen.any():

@@ -27,13 +27,13 @@ class DistanceCache:
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str or os.PathLike[str]
         File; made when the first distance is written.
     solver : Solver or None
         Solver of the distances: an exact one, or it is refused.
     """
 
-    def __init__(self, path: str | os.PathLike, solver: Solver | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], solver: Solver | None = None) -> None:
         if solver is not None and not isinstance(solver, Exact):
             raise ValueError(
                 f"keep is given, but solver is {solver.name!r}: only exact distances are kept; leave `keep` out"

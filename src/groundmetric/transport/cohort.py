@@ -89,7 +89,7 @@ def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> 
         _, part, _ = parts[0]
         return [Cloud(cloud.points[0], cloud.masses) for cloud in clouds], _between(part)
 
-    def distances(x: list, y: list) -> np.ndarray:
+    def distances(x: list[np.ndarray], y: list[np.ndarray]) -> np.ndarray:
         return np.add.reduce([weight * _between(part)(x[k], y[k]) for k, (weight, part, _) in enumerate(parts)])
 
     return clouds, distances

@@ -16,6 +16,7 @@ from scipy.spatial.distance import cdist
 from ..metrics.base import Cost
 from ._kernels.costs import FEW_COMPONENTS
 from ._kernels.forest import planted_flows
+from ._kernels.groups import group_size, grouped, halving_order, refined_basis
 from ._kernels.pairs import Answers, Points
 from ._kernels.sparse import (
     Blocks,
@@ -23,14 +24,10 @@ from ._kernels.sparse import (
     add_candidates,
     allowed_potentials,
     drop_idle_arcs,
-    group_size,
-    grouped,
-    halving_order,
     in_blocks,
     no_candidates,
     optimise_candidates,
     paid_costs,
-    refined_basis,
 )
 from .basis import Forest
 from .dense import solve_steps
@@ -292,7 +289,7 @@ class Descent:
             gaining = add_candidates(self._z, self._blocks, self.potential, _MORE, True, self._candidates, u)
             self._prove(u, self.potential[n:-1])
             if not gaining:
-                if not (may_cut and drop_idle_arcs(*basis, self._dearest(), room)):
+                if not (may_cut and drop_idle_arcs(n, *basis[2:], self._dearest())):
                     return
                 may_cut = False
             elif self.pivots >= budget:

@@ -11,7 +11,7 @@ import numpy as np
 from .._internal.executor import Threads, in_batches
 from ..metrics.base import Cost
 from . import pairs as pairs_module
-from ._kernels.compiled import behind, glued, inner, kernel, larger, pointer, smaller
+from ._kernels.compiled import behind, glued, kernel, larger, pointer, smaller, vectorised
 from ._kernels.costs import fill_costs
 from ._kernels.simplex import largest
 from .pairs import pair_transport
@@ -137,7 +137,7 @@ def _set_slope(mean, other, k, slope, middle):
             slope[c] *= times
 
 
-@inner
+@vectorised
 def _set_heights(points, n, k, slope, middle, sign, heights):
     for i in range(n):
         height = 0.0
@@ -146,7 +146,7 @@ def _set_heights(points, n, k, slope, middle, sign, heights):
         heights[i] = height
 
 
-@inner
+@vectorised
 def _raise_sources(costs, n, m, v, u):
     """Set u to the largest potentials of the sources that the sinks' and the costs allow."""
     for i in range(n):
@@ -156,7 +156,7 @@ def _raise_sources(costs, n, m, v, u):
         u[i] = lowest
 
 
-@inner
+@vectorised
 def _raise_sinks(costs, n, m, u, v):
     """Set v to the largest potentials of the sinks that the sources' and the costs allow."""
     for j in range(m):
@@ -167,7 +167,7 @@ def _raise_sinks(costs, n, m, u, v):
             v[j] = smaller(row[j] - height, v[j])
 
 
-@inner
+@vectorised
 def _proved_value(a, u, n, b, v, m):
     """The mean of the potentials, less what rounding may have added to it."""
     mean = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -280,7 +281,7 @@ class LineTransport(PairTransport):
 
 
 def pair_transport(
-    masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, **options
+    masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, **options: Any
 ) -> PairTransport:
     """The transport for points of so many components."""
     kind = LineTransport if n_components == 1 else PairTransport

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from .._internal.types import PointsLike
 from ..metrics.base import Cost
 from .large import solve_points as solve_exactly
 from .plan import Basis, Plan
@@ -102,9 +104,9 @@ def exact_seconds(n: np.ndarray, m: np.ndarray) -> float:
 
 
 def solve(
-    cost: Any,
-    a: Any = None,
-    b: Any = None,
+    cost: ArrayLike,
+    a: ArrayLike | None = None,
+    b: ArrayLike | None = None,
     *,
     solver: str | Solver = "exact",
     start: Basis | None = None,
@@ -159,10 +161,10 @@ def solve(
 
 
 def solve_points(
-    x: Any,
-    y: Any,
-    a: Any = None,
-    b: Any = None,
+    x: PointsLike,
+    y: PointsLike,
+    a: ArrayLike | None = None,
+    b: ArrayLike | None = None,
     *,
     solver: str | Solver = "exact",
     cost: Cost | str = "euclidean",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...metrics.base import Cost
-from .compiled import behind, glued, inner, larger
+from .compiled import behind, glued, inner, larger, vectorised
 
 # As plain numbers, for compiled code.
 EUCLIDEAN, MANHATTAN, SQUARED = int(Cost.EUCLIDEAN), int(Cost.MANHATTAN), int(Cost.SQUARED)
@@ -40,7 +40,7 @@ def reach_of(points, centre, n, k, cost):
     return reach if cost == MANHATTAN else math.sqrt(reach)
 
 
-@glued
+@vectorised
 def fill_costs(rows, n, m, k, cost, columns, out):
     """What a step from each of the first n rows to each of the m behind them costs, into out (n, m).
 
@@ -60,7 +60,7 @@ def fill_costs(rows, n, m, k, cost, columns, out):
         fill_wide_distances(rows, columns, n, m, k, cost == SQUARED, out)
 
 
-@inner
+@vectorised
 def keep_used(rows, n, k, marks):
     """Move the components in which any row is not 0 together; returns their number. Others cost no time then.
 
@@ -117,7 +117,7 @@ def _add_four(point, columns, m, root, row):
         row[j] = math.sqrt(total) if root else total
 
 
-@inner
+@vectorised
 def fill_wide_distances(x, columns, n, m, k, squared, out):
     """`fill_distances` for many components (or none)."""
     for i in range(n):
@@ -139,7 +139,7 @@ def fill_wide_distances(x, columns, n, m, k, squared, out):
                 row[j] = math.sqrt(row[j])
 
 
-@inner
+@vectorised
 def fill_manhattan(x, columns, n, m, k, out):
     """Sums of absolute differences between the rows of x (n, k) and the columns of `columns` (k, m)."""
     for i in range(n):

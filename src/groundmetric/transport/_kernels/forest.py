@@ -6,8 +6,10 @@ See `simplex` for what its nodes and arcs are.
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from .compiled import behind, glued, inner, kernel, pointer
+from .compiled import behind, glued, inner, kernel, pointer, vectorised
 from .scan import cheapest
 from .tree import NOBODY, thread
 
@@ -36,7 +38,7 @@ def _hang_all(parent, root):
     parent[root] = NOBODY
 
 
-@inner
+@vectorised
 def _greedy_forest(prices, a, b, parent, room):
     """Every source in turn ships to the cheapest sinks that have room left. Returns the cost of the plan.
 
@@ -75,10 +77,9 @@ def _sorted_forest(prices, a, b, parent, keys, sources, sinks):
     """
     n, m, costs = prices.n, prices.m, prices.rough
     _hang_all(parent, n + m)
-    one = np.int64(1)
-    far = _farthest(costs, m, one)
+    far = _farthest(costs, m, 1)
     far = _farthest(behind(costs, far), n, m)
-    far = _farthest(behind(costs, far * m), m, one)
+    far = _farthest(behind(costs, far * m), m, 1)
     near = 0
     for i in range(n):
         keys[i] = costs[i * m + far]
@@ -159,28 +160,6 @@ def fill_tree_flows(parent, flow, room):
     return True
 
 
-@kernel
-def hang_from_root(ends, neighbours, n, parent, stack):
-    """Hang every tree of a forest from the root by a source: node x has the neighbours ends[x]:ends[x + 1].
-
-    `parent` is -2 everywhere, `stack` as long.
-    """
-    for source in range(n):
-        if parent[source] != -2:
-            continue
-        parent[source] = parent.size - 1
-        stack[0], top = source, 1
-        while top > 0:
-            top -= 1
-            x = stack[top]
-            for k in range(ends[x], ends[x + 1]):
-                y = neighbours[k]
-                if parent[y] == -2:
-                    parent[y] = x
-                    stack[top] = y
-                    top += 1
-
-
 def tree_flows(parent: np.ndarray, mass: np.ndarray) -> np.ndarray | None:
     """What the arc of each node to its parent carries at these masses, of any sign; None if `parent` is no tree."""
     flow = mass.copy()
@@ -197,10 +176,14 @@ def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarra
 
 def hung_forest(arcs: np.ndarray, n: int, m: int) -> np.ndarray:
     """The parents of all nodes when every tree of a forest of arcs (source, sink) hangs from the root by a source."""
-    nodes = arcs.ravel()
-    ends = np.concatenate([[0], np.cumsum(np.bincount(nodes, minlength=n + m))])
-    neighbours = arcs[:, ::-1].ravel()[np.argsort(nodes, kind="stable")]
-    parent = np.full(n + m + 1, -2, np.int32)
-    hang_from_root(ends, neighbours, n, parent, np.empty(n + m + 1, np.int32))
-    parent[-1] = NOBODY
+    root = n + m
+    _, tree = connected_components(_graph(arcs, root + 1), directed=False)
+    _, tops = np.unique(tree[:n], return_index=True)  # the first source of each tree
+    hung = np.concatenate([arcs, np.stack([np.full(tops.size, root), tops], axis=1)])
+    parent = breadth_first_order(_graph(hung, root + 1), root, directed=False)[1].astype(np.int32)
+    parent[root] = NOBODY
     return parent
+
+
+def _graph(arcs: np.ndarray, n_nodes: int) -> csr_array:
+    return csr_array((np.ones(len(arcs), np.int8), (arcs[:, 0], arcs[:, 1])), shape=(n_nodes, n_nodes))

@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
-from .compiled import behind, glued, inner, instruction, larger, smaller
+from .compiled import behind, glued, inner, instruction, larger, smaller, vectorised
 from .costs import EUCLIDEAN, fill_distances, reach_of, step_cost
 
 _LANES = 16
@@ -54,7 +54,7 @@ def price(prices, i, j):
     return step_cost(behind(prices.x, i * k), behind(prices.y, j * k), k, prices.kind)
 
 
-@glued
+@vectorised
 def fill_rough_matrix(exact, scale, size, rough):
     """Rough costs from exact ones; returns their error."""
     for k in range(size):
@@ -67,7 +67,7 @@ def clipped(number):
     return np.float32(smaller(-smaller(-number, _LARGEST), _LARGEST))
 
 
-@inner
+@vectorised
 def fill_rough_steps(x, y, n, m, k, squared, room, rough):
     """Rough costs of the steps from points x (n, k) to y (m, k), few components; returns their scale.
 
@@ -86,7 +86,7 @@ def fill_rough_steps(x, y, n, m, k, squared, room, rough):
     return 1.0 / (reach * reach if squared else reach)
 
 
-@inner
+@glued
 def lowest_in_row(costs, levels, m):
     """The smallest `costs[j] - levels[j]`."""
     lowest = np.float32(np.inf)
@@ -95,7 +95,7 @@ def lowest_in_row(costs, levels, m):
     return lowest
 
 
-@inner
+@glued
 def next_at_most(costs, levels, m, limit, start):
     """The first j from `start` on with `costs[j] - levels[j]` at most the limit; m if there is none."""
     j = start
@@ -115,7 +115,7 @@ def next_at_most(costs, levels, m, limit, start):
 @glued
 def cheapest(costs, levels, m):
     """The first j of the smallest `costs[j] - levels[j]`."""
-    return next_at_most(costs, levels, m, lowest_in_row(costs, levels, m), np.int64(0))
+    return next_at_most(costs, levels, m, lowest_in_row(costs, levels, m), 0)
 
 
 @instruction
@@ -143,7 +143,7 @@ def _spread(builder: ir.IRBuilder, number: Any) -> Any:
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_LANE, _LANES), [0] * _LANES))
 
 
-@inner
+@vectorised
 def set_levels(prices, potential):
     """Take over the potentials of the sinks; returns the size of the largest of them, scaled."""
     sinks, levels, scale = behind(potential, prices.n), prices.levels, prices.scale
@@ -174,7 +174,7 @@ def gaining_arc(prices, i, potential, highest):
     lowest = lowest_in_row(row, prices.levels, m)
     if not lowest < level - slack(prices.error, level, highest):
         return 0.0, 0
-    return lowest - level, next_at_most(row, prices.levels, m, lowest, np.int64(0))
+    return lowest - level, next_at_most(row, prices.levels, m, lowest, 0)
 
 
 @inner
@@ -187,7 +187,7 @@ def best_of_near(prices, i, potential, highest):
     level = -potential[i] * prices.scale
     limit = np.float32(level + slack(prices.error, level, highest))
     best, at = np.inf, 0
-    j = next_at_most(row, prices.levels, m, limit, np.int64(0))
+    j = next_at_most(row, prices.levels, m, limit, 0)
     while j < m:
         less = price(prices, i, j) - potential[prices.n + j]
         if less < best:
@@ -196,7 +196,7 @@ def best_of_near(prices, i, potential, highest):
     return at
 
 
-@inner
+@vectorised
 def lift_potentials(prices, a, b, total, potential):
     """Make potentials of earlier costs feasible for the present ones, as high as each side allows; returns their value.
 
@@ -225,7 +225,7 @@ def lift_potentials(prices, a, b, total, potential):
     return (paid / total - slack(2.0 * prices.error, 2.0 * lowest, 2.0 * highest)) / prices.scale
 
 
-@inner
+@vectorised
 def _lower_to(levels, row, level, m):
     """Lower the levels of sinks to what a source of this level leaves them."""
     for j in range(m):

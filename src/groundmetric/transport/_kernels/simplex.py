@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .compiled import glued, inner, larger, shared
+from .compiled import glued, inner, larger, shared, vectorised
 from .scan import best_of_near, gaining_arc, price, set_levels
 from .tree import NOBODY, find_cycle, plant, rehang, resize, send_around
 
@@ -129,7 +129,7 @@ def insert_arc(entering, count, i, j, value):
     rows[k], cols[k], values[k] = i, j, value
 
 
-@inner
+@vectorised
 def improve(tree, prices, potential, budget, entering):
     """Pivot until a whole round over the rows finds no arc to gain by; returns the number of pivots.
 
@@ -139,7 +139,7 @@ def improve(tree, prices, potential, budget, entering):
     """
     n = prices.n
     pivots, clean, careful = 0, 0, False
-    i: Any = np.int64(0)  # for a plain 0, numba would compile what is called with it once more
+    i = 0
     while pivots < budget:
         if i < ROWS and pivots > 0:  # once a round
             _centre(potential, tree.root)

@@ -1,11 +1,7 @@
 """The network simplex over candidate arcs: the cheapest arcs of every source, priced from the points, no cost matrix.
 
-Points are halved along their widest axis, the halves again, and so on (`halving_order`). Cuts fall on multiples of the
-largest group that fits, so that every run of 8, of 64, of 512 … points is compact: the groups of every level are plain
-ranges. A plan between groups is refined to a first basis between points.
-
-Sinks stand in `halving_order`, in blocks of 64. A ball around a block says how cheap its sinks can be at best; a block
-that cannot beat what is known already is skipped. What is left is computed from the points, a block at a time.
+Sinks stand in `groups.halving_order`, in blocks of 64. A ball around a block says how cheap its sinks can be at best; a
+block that cannot beat what is known already is skipped. What is left is computed from the points, a block at a time.
 
 Nodes, trees and potentials are those of `simplex`; z holds the points of all nodes but the root.
 """
@@ -17,16 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...metrics.base import Cost
-from .compiled import behind, glued, inner, kernel, larger, pointer, smaller
+from .compiled import behind, glued, inner, kernel, larger, pointer, smaller, vectorised
 from .costs import EUCLIDEAN, MANHATTAN, SQUARED, fill_distances, fill_manhattan, step_cost
-from .forest import hung_forest, sort_places
-from .simplex import NOISE, ROWS, Entering, cut_idle_arcs, insert_arc, largest, pivot
+from .simplex import NOISE, ROWS, Entering, insert_arc, largest, pivot
 from .tree import TREE_ROOM, plant, tree_at
 
 _BLOCK = 64
-GROUP = 8
-# So few points are not grouped: nothing would be left of them.
-FEW = 64
 # Balls are taken larger by this share, so that rounding skips no block.
 _SLACK = 1e-12
 
@@ -83,11 +75,11 @@ def reduced_cost(price, potential, source, sink, noise):
     return reduced if reduced < -noise else 0.0
 
 
-@inner
+@vectorised
 def _fill_steps(x, columns, m, k, cost, out):
     """What the steps from the point x to columns (k, m) cost."""
     if cost == MANHATTAN:
-        fill_manhattan(x, columns, np.int64(1), m, k, out)
+        fill_manhattan(x, columns, 1, m, k, out)
     else:
         fill_distances(x, columns, 1, m, k, cost == SQUARED, out)
 
@@ -147,12 +139,12 @@ def _search_of(blocks, room):
     )
 
 
-@inner
+@vectorised
 def _scan_block(x, search, block, limit, count):
     """Take what is below the limit in a block into the sorted list; returns its new length and the new limit."""
     less, heights = search.row, behind(search.heights, block * _BLOCK)
     places, values, width = search.places, search.values, search.width
-    _fill_steps(x, behind(search.columns, block * _BLOCK * search.k), np.int64(_BLOCK), search.k, search.cost, less)
+    _fill_steps(x, behind(search.columns, block * _BLOCK * search.k), _BLOCK, search.k, search.cost, less)
     lowest = np.inf
     for j in range(_BLOCK):
         less[j] -= heights[j]
@@ -172,7 +164,7 @@ def _scan_block(x, search, block, limit, count):
     return count, limit
 
 
-@inner
+@vectorised
 def _cheapest_sinks(x, search, limit):
     """The cheapest sinks from x below the limit, sorted, as many as there is room for; returns their number.
 
@@ -187,7 +179,7 @@ def _cheapest_sinks(x, search, limit):
         near = larger(way - radius - _SLACK * (way + radius), 0.0)
         floors[block] = (near * near if cost == SQUARED else near) - search.tops[block]
         best = block if floors[block] < floors[best] else best
-    count: Any = np.int64(0)
+    count = 0
     for turn in range(-1, search.n_blocks):
         block = best if turn < 0 else turn
         if floors[block] < limit and turn != best:
@@ -216,7 +208,7 @@ def add_candidates(
 
 @kernel
 def fill_candidates(z, blocks, heights, potential, only_gaining, candidates, least):
-    """`add_candidates`, with potentials in blocks."""
+    """`add_candidates`, with potentials in blocks. Without room for candidates, only `least` is set."""
     search, points, levels = _search_of(blocks, heights), pointer(z), pointer(potential)
     n, k, room = least.size, search.k, candidates.sinks.shape[1]
     added, noise = 0, noise_of(levels, potential.size)
@@ -226,13 +218,14 @@ def fill_candidates(z, blocks, heights, potential, only_gaining, candidates, lea
         count = _cheapest_sinks(x, search, least[i])
         if count > 0:
             least[i] = search.values[0]
+        if room == 0:
+            continue
         sinks, prices = behind(pointer(candidates.sinks), i * room), behind(pointer(candidates.prices), i * room)
         number = _drop_dearest(sinks, prices, candidates.number[i], room - count, levels)
         for place in range(count):
             sink = n + search.places[place]
-            price = step_cost(
-                x, behind(points, sink * k), k, blocks.cost
-            )  # what potentials drown of it, it needs again
+            # Computed anew, because what was found is less the potential, which may have drowned digits of it.
+            price = step_cost(x, behind(points, sink * k), k, blocks.cost)
             if only_gaining and reduced_cost(price, levels, i, sink, noise) == 0.0:
                 continue
             sinks[number], prices[number] = sink, price
@@ -258,17 +251,9 @@ def _drop_dearest(sinks, prices, number, most, potential):
 def allowed_potentials(points: np.ndarray, blocks: Blocks, heights: np.ndarray) -> np.ndarray:
     """The largest potentials at other points that the heights of the points in blocks allow."""
     allowed = np.empty(points.shape[0])
-    fill_allowed(points, blocks, _in_heights(heights, blocks.radius.size, 1), allowed)
+    heights_in_blocks = _in_heights(heights, blocks.radius.size, 1)
+    fill_candidates(points, blocks, heights_in_blocks, np.zeros(1), False, no_candidates(0, 0), allowed)
     return allowed
-
-
-@kernel
-def fill_allowed(points, blocks, heights, allowed):
-    """`allowed_potentials`, with potentials in blocks."""
-    search, x = _search_of(blocks, heights), pointer(points)
-    for i in range(allowed.size):
-        _cheapest_sinks(behind(x, i * search.k), search, np.inf)
-        allowed[i] = search.values[0]
 
 
 @inner
@@ -294,7 +279,7 @@ def _cheapest_candidate(sinks, prices, number, potential):
     return best
 
 
-@inner
+@vectorised
 def _improve(tree, n, sinks, prices, number, room, potential, budget, entering):
     """Pivot until no candidate gains, as `simplex` does with all arcs; returns the number of pivots."""
     pivots, clean, i = 0, 0, 0
@@ -319,7 +304,7 @@ def _improve(tree, n, sinks, prices, number, room, potential, budget, entering):
             place = source * room + entering.cols[entry]
             reduced = reduced_cost(prices[place], potential, source, sinks[place], noise)
             if reduced < 0.0 and pivots < budget:
-                pivot(tree, source, np.int64(sinks[place]), potential, reduced)
+                pivot(tree, source, sinks[place], potential, reduced)
                 pivots += 1
                 clean = 0
     return pivots
@@ -379,111 +364,10 @@ def in_turn(terms: np.ndarray) -> np.ndarray:
     return np.cumsum(terms, axis=1)[:, -1]
 
 
-@kernel
-def drop_idle_arcs(a, b, parent, flow, potential, paid, room):
-    """`simplex.cut_idle_arcs` for the basis in `parent`."""
-    tree = tree_at(pointer(parent), pointer(flow), parent.size, pointer(room.nodes))
-    plant(tree, a.size, pointer(a), pointer(b))
-    return cut_idle_arcs(tree, a.size, pointer(potential), paid)
-
-
-def group_size(n_points: int) -> int:
-    return GROUP if n_points > FEW else 1
-
-
-def halving_order(points: np.ndarray) -> np.ndarray:
-    """The order itself: the points' places, one behind the other."""
-    n = points.shape[0]
-    order = np.arange(n)
-    # Room for the piece at hand, its coordinates and its order; and for the ends of pieces.
-    fill_halving_order(
-        points, order, np.empty(n, np.int64), np.empty(n), np.empty(n, np.int32), np.empty(128, np.int32)
-    )
-    return order
-
-
-@kernel
-def fill_halving_order(points, order, piece, keys, places, stack):
-    """`halving_order`, from all places in any order."""
-    k, z, todo, top = points.shape[1], pointer(points), pointer(stack), 2
-    here, coordinates, sorting = pointer(piece), pointer(keys), pointer(places)
-    todo[0], todo[1] = 0, points.shape[0]
-    while top > 0:
-        top -= 2
-        low, high = np.int64(todo[top]), np.int64(todo[top + 1])
-        size = high - low
-        if size <= GROUP:
-            continue
-        unit = GROUP
-        while unit * GROUP < size:
-            unit *= GROUP
-        for i in range(size):
-            here[i] = order[low + i]
-        axis = _widest_axis(z, k, here, size)
-        for i in range(size):
-            coordinates[i] = z[here[i] * k + axis]
-        sort_places(coordinates, size, sorting)
-        for i in range(size):
-            order[low + i] = here[sorting[i]]
-        middle = low + unit * (((size + unit - 1) // unit + 1) // 2)
-        todo[top], todo[top + 1], todo[top + 2], todo[top + 3] = low, middle, middle, high
-        top += 4
-
-
-@inner
-def _widest_axis(points, k, here, size):
-    widest, axis = -1.0, 0
-    for c in range(k):
-        lowest, highest = np.inf, -np.inf
-        for i in range(size):
-            coordinate = points[here[i] * k + c]
-            lowest, highest = smaller(coordinate, lowest), larger(coordinate, highest)
-        if highest - lowest > widest:
-            widest, axis = highest - lowest, c
-    return axis
-
-
-def grouped(points: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centres and masses of the groups of points that stand in `halving_order`."""
-    size = group_size(units.size)
-    starts = np.arange(0, units.size, size)
-    sums = np.add.reduceat(units, starts)
-    shares = units / np.repeat(sums, size)[: units.size]
-    return np.add.reduceat(points * shares[:, None], starts, axis=0), sums
-
-
-def refined_basis(
-    parent: np.ndarray, flow: np.ndarray, a: np.ndarray, b: np.ndarray, size_a: int, size_b: int
-) -> np.ndarray:
-    """A basis for sources of mass a and sinks of mass b from the basis of their groups, runs of size_a and of size_b.
-
-    What one group ships to another, its points ship in order. The arcs of a basis form a forest, and so do these: the
-    shipments of one arc are a chain, and two chains share at most a point, where their arcs share a group.
-    """
-    arcs = np.empty((a.size + b.size + parent.size, 2), np.int64)
-    fronts = np.arange(0, a.size, size_a), np.arange(0, b.size, size_b)
-    count = fill_arcs(parent, flow, a.copy(), b.copy(), *fronts, arcs)
-    return hung_forest(arcs[:count], a.size, b.size)
-
-
-@kernel
-def fill_arcs(parent, flow, left, room, front_a, front_b, arcs):
-    """The arcs of `refined_basis`; returns their number. Fronts: of each group, the first point with something left."""
-    n_groups, count = front_a.size, 0
-    for node in range(parent.size - 1):
-        amount, above = flow[node], parent[node]
-        tail, head = (node, above - n_groups) if node < n_groups else (above, node - n_groups)
-        while amount > 0:
-            while left[front_a[tail]] == 0:
-                front_a[tail] += 1
-            while room[front_b[head]] == 0:
-                front_b[head] += 1
-            i, j = front_a[tail], front_b[head]
-            shipped = left[i] if left[i] < room[j] else room[j]
-            shipped = amount if amount < shipped else shipped
-            amount -= shipped
-            left[i] -= shipped
-            room[j] -= shipped
-            arcs[count, 0], arcs[count, 1] = i, left.size + j
-            count += 1
-    return count
+def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, dearest: float) -> bool:
+    """`simplex.cut_idle_arcs` for the basis in `parent`, of n sources, with the dearest cost that is paid."""
+    if np.abs(potential).max() <= 100.0 * dearest:
+        return False
+    idle = np.flatnonzero(flow[:n] == 0)
+    parent[idle], potential[idle] = parent.size - 1, 0.0
+    return True

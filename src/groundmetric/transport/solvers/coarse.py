@@ -56,7 +56,7 @@ def centres_of(points: np.ndarray, masses: np.ndarray, groups: np.ndarray) -> np
 
 
 @numba.njit(nogil=True, cache=True)
-def _widest_axis(points, masses, rows):
+def _widest_axis(points: np.ndarray, masses: np.ndarray, rows: np.ndarray) -> tuple[int, float, float]:
     """The axis along which rows scatter most, their mean there, and the scatter."""
     total = masses[rows].sum()
     best, mean, scatter = 0, 0.0, -1.0
@@ -75,7 +75,7 @@ def _widest_axis(points, masses, rows):
 
 
 @numba.njit(nogil=True, cache=True)
-def _split(points, masses, n_groups):
+def _split(points: np.ndarray, masses: np.ndarray, n_groups: int) -> np.ndarray:
     """Split the group that scatters most at its mean, until there are enough groups or nothing is left to split."""
     n = points.shape[0]
     order = np.arange(n)
@@ -108,7 +108,7 @@ def _split(points, masses, n_groups):
 
 
 @numba.njit(nogil=True, cache=True)
-def _below(points, rows, axis, cut):
+def _below(points: np.ndarray, rows: np.ndarray, axis: int, cut: float) -> np.ndarray:
     below = np.empty(rows.size, np.bool_)
     for k in range(rows.size):
         below[k] = points[rows[k], axis] <= cut
@@ -116,7 +116,7 @@ def _below(points, rows, axis, cut):
 
 
 @numba.njit(nogil=True, cache=True)
-def _nearest(points, centres):
+def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """The nearest centre of each point."""
     columns = centres.T.copy()
     nearest = np.empty(points.shape[0], np.int64)
