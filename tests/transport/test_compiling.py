@@ -155,3 +155,10 @@ def test_machine_code_is_made_of_kernels_only():
     (part,), (whole,) = entry.overloads.values(), three_entries.overloads.values()
     assert not part.library.get_pointer_to_function(part.fndesc.llvm_func_name)
     assert whole.library.get_pointer_to_function(whole.fndesc.llvm_func_name)
+
+
+def test_a_release_of_numba_that_is_not_known_compiles_in_its_own_way(tmp_path):
+    other = "import numba\nnumba.version_info = numba.version_info._replace(minor=999)\n"
+    again = "from groundmetric._internal import compile\nassert not compile.KNOWN_INSIDE\n"
+    for _ in range(2):  # compiled, then loaded
+        assert run(other + again + ALONE, NUMBA_CACHE_DIR=str(tmp_path)).stdout == "True\n"

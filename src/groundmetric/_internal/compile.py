@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core import config, event
 from numba.core.caching import Cache, CacheImpl
 from numba.core.runtime import nrt
@@ -193,6 +194,8 @@ def _user() -> Any:
     return os.getuid() if hasattr(os, "getuid") else "user"
 
 
+# Releases of numba whose inside is known. In others, kernels are compiled and loaded in numba's own way: slower.
+KNOWN_INSIDE = (0, 61) <= numba.version_info[:2] <= (0, 68)
 _load: Any = Cache.load_overload
 
 
@@ -211,6 +214,7 @@ def load_kernel(cache: Any, signature: Any, context: Any) -> Any:
 
 def prepare_compilation() -> None:
     """Place our kernels, load them, and listen to numba, from now on; before any kernel is defined."""
-    Cache.load_overload = load_kernel  # type: ignore[method-assign]
+    if KNOWN_INSIDE:
+        Cache.load_overload = load_kernel  # type: ignore[method-assign]
     CacheImpl._locator_classes = [KernelLocator, *CacheImpl._locator_classes]  # type: ignore[list-item]
     event.register("numba:compile", Notice())

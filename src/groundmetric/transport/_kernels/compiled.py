@@ -25,6 +25,8 @@ from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.extending import intrinsic
 
+from ..._internal.compile import KNOWN_INSIDE
+
 
 class _Whole(JITCodeLibrary):
     """A kernel with all that it calls, small except where loops are `vectorised`."""
@@ -113,7 +115,9 @@ class _Steps(CompilerBase):
 def _compiled(function: Any, library: type[JITCodeLibrary], **options: Any) -> Any:
     function.library = library
     njit: Any = numba.njit  # its types know not all of these options
-    return njit(pipeline_class=_Steps, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    if KNOWN_INSIDE:
+        options["pipeline_class"] = _Steps
+    return njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
 
 
 def kernel(function: Callable) -> Any:
@@ -148,6 +152,8 @@ def _called(function: Callable, library: type[JITCodeLibrary], **options: Any) -
     it three times.
     """
     compiled = _compiled(function, library, no_cpython_wrapper=True, **options)
+    if not KNOWN_INSIDE:
+        return compiled
     template = compiled.get_call_template
 
     def with_int64(arguments: tuple, keywords: dict) -> tuple:
