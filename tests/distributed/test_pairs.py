@@ -60,7 +60,7 @@ def test_parts_give_the_bits_of_the_whole(eager, cohort, cost, max_pivots):
 def test_large_pairs_need_no_matrix_of_costs_on_workers_either(eager, cohort, monkeypatch):
     usual = here_and_there(exact_pairs(cohort))
 
-    def refuse(self, which):
+    def refuse(self, which, enough):
         assert not which.size, "a matrix of costs was made"
 
     monkeypatch.setattr(pairs.PairTransport, "_solve_dense", refuse)

@@ -41,7 +41,7 @@ def noise(n, seed=0):
 
 
 def test_a_strong_signal_has_the_smallest_p_value():
-    learner = GroundMetricLearner(max_epochs=8, random_state=0)
+    learner = GroundMetricLearner(max_epochs=4, random_state=0)
     found = permutation_test(learner, D, y, cv=3, n_permutations=9, random_state=0)
     assert found.p == 1 / 10
     assert found.statistic > 0.9

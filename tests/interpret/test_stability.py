@@ -29,7 +29,7 @@ def test_features_of_the_programme_are_found_again_and_sure(case, found):
     assert called - case.programme <= {"g118"}  # it marks the kind of points that the programme is in
     low, high = found.interval
     assert np.all((low <= found.importance) & (found.importance <= high))
-    assert np.median(low[programme]) > np.quantile(high[~programme], 0.98)  # twelve refits: single ones are wide
+    assert np.median(low[programme]) > np.quantile(high[~programme], 0.95)  # twelve refits: single ones are wide
     assert found.agreement == 1.0
     assert found.table()["q"][0] == found.smallest_p == pytest.approx(1 / 40)
     assert "with q < 0.05; 12 refits, 39 permutations of distributions, smallest q about 0.025" in repr(found)

@@ -150,7 +150,7 @@ def test_mini_batches_have_whole_anchors_and_few_distributions(sizes, t, seed, b
         anchors = np.unique(triplets.j[triplets.batch == batch])
         assert np.sum(triplets.batch == batch) == per_anchor[anchors].sum()
         assert np.unique(held_out[anchors]).size == 1
-        assert np.sum(triplets.batch == batch) <= 2 * batch_size + per_anchor.max()
+        assert np.sum(triplets.batch == batch) <= batch_size + per_anchor.max()
     for members, n_anchors in members_of_batches(triplets):
         assert members.size <= n_anchors + (t + 1) * len(sizes)
 

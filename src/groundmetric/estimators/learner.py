@@ -91,8 +91,8 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     max_epochs : int, default=50
         Passes over all triplets at most; `stopping` may end learning before.
     batch_size : int, default=128
-        Triplets per step, about; up to twice as many where there are three classes or more. All triplets of an anchor
-        are in the same batch, and random neighbours come from the anchors of the batch: they share distances.
+        Triplets per step, about. All triplets of an anchor are in the same batch, and random neighbours come from the
+        anchors of the batch, as far as there are enough: they share distances.
     form : {"linear", "diagonal"} or Mapped, default="linear"
         Form of the metric: a full W, or only a weight for each feature (W is diagonal); with ``Mapped(transformer)``,
         either of these on the features that a scikit-learn transformer returns.

@@ -100,11 +100,13 @@ class Objective:
         clock.lap("project")
 
         margin = self.margin * self.unit
-        values = self._values(pairs, near, far, margin)
+        values, open_ = self._values(pairs, near, far, margin)
         solved = np.flatnonzero(np.isfinite(values))
         clock.lap("transport")
 
-        hinge = np.fmax(values[near] - values[far] + margin, 0.0)  # NaN where bounds have ruled it out
+        hinge = np.zeros(batch.size)
+        # NaN or minus infinity where a triplet holds for certain.
+        hinge[open_] = np.fmax(values[near[open_]] - values[far[open_]] + margin, 0.0)
         active = hinge > 0
         weight = None if self.triplets.weight is None else self.triplets.weight[batch]
         heavy = None if weight is None else weight[active]
@@ -126,9 +128,12 @@ class Objective:
         result.seconds = clock.laps
         return result
 
-    def _values(self, pairs: np.ndarray, near: np.ndarray, far: np.ndarray, margin: float) -> np.ndarray:
-        """Exact values of the pairs of triplets that may violate the margin; NaN or infinite where there is no need.
+    def _values(
+        self, pairs: np.ndarray, near: np.ndarray, far: np.ndarray, margin: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Exact values of the pairs of triplets that may violate the margin, NaN or infinite where there is no need.
 
+        And which triplets these are: the others hold, whatever the values of their pairs are needed for elsewhere.
         Bounds rule out triplets without a solve. What a far pair costs at most says which near pairs are needed in any
         case; they are solved first. Then the far pairs: they need not be solved where they are certainly far enough.
         Last the near pairs of what is still open.
@@ -150,7 +155,7 @@ class Objective:
         enough[near] = np.inf
         solve(far, enough)
         solve(near[_violated(upper[near], values[far], margin)])
-        return values
+        return values, open_
 
 
 def _violated(near: np.ndarray, far: np.ndarray, margin: float) -> np.ndarray:

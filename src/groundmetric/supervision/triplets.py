@@ -146,16 +146,11 @@ def random_triplets(
     """
     known, parts = _supervision(target, strata), []
     for one in known.targets:
-        batch = _batches(one, _batch_anchors(one, n_neighbors, batch_size), held_out, known.strata, random)
+        anchors = max(1.0, batch_size / (n_neighbors**2 * max(one.n_levels - 1, 1)))
+        batch = _batches(one, anchors, held_out, known.strata, random)
         part = _build(one, _SharedNeighbors(batch, n_neighbors, random), held_out, known.strata)
         parts.append(replace(part, batch=batch[part.j]))
     return known.joined(parts)
-
-
-def _batch_anchors(target: Target, n_neighbors: int, batch_size: int) -> float:
-    """Anchors of a mini-batch: about `batch_size` triplets, up to twice as many where all members are anchors then."""
-    wanted = batch_size / (n_neighbors**2 * max(target.n_levels - 1, 1))
-    return max(1.0, float(np.clip((n_neighbors + 1) * target.n_levels, wanted, 2 * wanted)))
 
 
 def _batches(
@@ -195,23 +190,25 @@ _SHUFFLED = 2000
 
 
 class _SharedNeighbors:
-    """Random neighbours from the anchor's mini-batch; where it has too few of a pool, others join it."""
+    """Random neighbours from the anchors of the mini-batch; where these are too few of a pool, others join it."""
 
     def __init__(self, batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> None:
         self._batch, self._n_neighbors, self._random = batch, n_neighbors, random
         order = np.argsort(batch, kind="stable")
         ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
-        self._members = [order[low:high] for low, high in pairwise(ends)]
+        self._anchors = [order[low:high] for low, high in pairwise(ends)]
+        self._joined = [order[:0]] * len(self._anchors)
 
     def __call__(self, anchor: int, pool: Pool) -> np.ndarray:
         batch = self._batch[anchor]
-        inside = pool.among(self._members[batch])
-        missing = min(self._n_neighbors, len(pool)) - inside.size
+        # Anchors first: they are paired with each other from both sides.
+        chosen = [self._random.permutation(pool.among(some[batch])) for some in (self._anchors, self._joined)]
+        missing = min(self._n_neighbors, len(pool)) - sum(some.size for some in chosen)
         if missing > 0:
-            joining = self._draw(pool, self._members[batch], missing)
-            self._members[batch] = np.concatenate([self._members[batch], joining])
-            inside = np.concatenate([inside, joining])
-        return self._random.permutation(inside)[: self._n_neighbors]
+            members = np.concatenate([self._anchors[batch], self._joined[batch]])
+            chosen.append(self._draw(pool, members, missing))
+            self._joined[batch] = np.concatenate([self._joined[batch], chosen[-1]])
+        return np.concatenate(chosen)[: self._n_neighbors]
 
     def _draw(self, pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
         """So many of a pool that are no members."""
