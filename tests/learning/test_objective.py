@@ -10,7 +10,7 @@ from groundmetric._internal.executor import Threads
 from groundmetric.learning.model import LinearModel
 from groundmetric.learning.objective import Adam, Objective
 from groundmetric.penalties import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
-from groundmetric.supervision import random_triplets
+from groundmetric.supervision import OrderedTarget, random_triplets
 
 N_FEATURES = 6
 LABELS = np.array([0, 1, 0, 1, 2, 2, 0, 1, 2])
@@ -184,6 +184,27 @@ def test_potentials_rule_out_far_pairs_that_the_other_bounds_do_not():
         assert result.active == fresh.active
         ruled_out += int(objective.pairs.answers.bound.sum())
     assert ruled_out > 10
+
+
+def test_a_pair_that_is_near_for_one_anchor_and_far_for_another():
+    """Of ordered labels; ruled out as far pair, it has no value for triplets that hold, where it is the near one."""
+    D, values, random = cohort(apart=0.0, sizes=[30] * 9), np.arange(9.0), np.random.default_rng(2)
+    D = D.with_points(D.points * (1.0 + np.repeat(values, 30))[:, None])
+    triplets = random_triplets(OrderedTarget.of(values), 2, np.random.RandomState(0))
+    assert np.intersect1d(triplets.near, triplets.far).size
+    model = LinearModel(3, SCALE, D.points.mean(axis=0))
+    pairs = [model.pairs(D, triplets.first, triplets.second, threads=Threads(1), memory=1e8) for _ in range(9)]
+    walking, W, ruled_out = Objective(triplets, pairs[0], margin=0.3), components(3), 0
+    for fresh in pairs[1:]:
+        W = W * random.uniform(0.9, 1.1, W.shape)
+        results = [
+            which.evaluate(W, everything(walking)) for which in (walking, Objective(triplets, fresh, margin=0.3))
+        ]
+        assert results[0].loss == pytest.approx(results[1].loss, rel=1e-11)
+        assert results[0].active == results[1].active
+        assert_allclose(results[0].gradient, results[1].gradient, rtol=1e-8, atol=1e-11)
+        ruled_out += int(pairs[0].answers.bound.sum())
+    assert ruled_out > 0
 
 
 def plain_triplet_learning(points, W, triplets, margin):
