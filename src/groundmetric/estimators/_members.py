@@ -18,6 +18,7 @@ from ..learning.features import (
     strongest_features,
     within_strata,
 )
+from ..learning.penalties import has_vanished
 from ..metrics.base import GroundMetric
 from ._averages import reference_metric
 from .learner import GroundMetricLearner
@@ -230,8 +231,10 @@ def _refine(
     )  # fmt: skip
     with warnings.catch_warnings():  # that some cannot be compared across strata is said of the whole cohort
         warnings.filterwarnings("ignore", message=".*strata")
+        # Where the penalty outweighs the labels, or has set all weights to 0, the member keeps its start.
+        warnings.filterwarnings("ignore", message=".*lower `strength`")
         found = learner.fit(few, labels.codes[inside], strata=strata).metric_.components
-    if not np.any(found):
+    if not np.any(found) or has_vanished(learner.history_, learner.margin, learner.strength):
         return start
     components = np.zeros((len(found), start.shape[1]))
     components[:, used] = found
