@@ -24,7 +24,8 @@ each_width = pytest.mark.parametrize("k", [1, 2, 5, 33, 43])
 
 @numba.njit
 def fill_all(rows, n, cost, columns, out):
-    fill_costs(pointer(rows), n, rows.shape[0] - n, rows.shape[1], cost, pointer(columns), pointer(out))
+    m = rows.shape[0] - n
+    fill_costs(pointer(rows), n, m, rows.shape[1], cost, out.shape[1], pointer(columns), pointer(out))
 
 
 def all_costs(x, y, cost):

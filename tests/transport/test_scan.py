@@ -7,24 +7,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundmetric.transport._kernels.compiled import behind, pointer
-from groundmetric.transport._kernels.scan import cheapest, next_at_most
+from groundmetric.transport._kernels.scan import PIECE, cheapest, lowest_piece, next_at_most, width_of
 
 
 @numba.njit
-def cheapest_in_row(costs, i, levels):
-    return cheapest(behind(pointer(costs), i * levels.size), pointer(levels), levels.size)
+def cheapest_in_row(costs, levels, m):
+    return cheapest(behind(pointer(costs), costs.shape[1]), pointer(levels), m)
 
 
 @numba.njit
-def next_in_row(costs, i, levels, limit, start):
-    return next_at_most(behind(pointer(costs), i * levels.size), pointer(levels), levels.size, limit, start)
+def next_in_row(costs, levels, m, limit, start):
+    return next_at_most(behind(pointer(costs), costs.shape[1]), pointer(levels), m, limit, start)
+
+
+@numba.njit
+def lowest_in_row(costs, levels):
+    return lowest_piece(behind(pointer(costs), costs.shape[1]), pointer(levels), costs.shape[1])
+
+
+def in_midst(row, v):
+    """A row as rough costs have it, in the midst of others that are lower; and levels."""
+    width = -(-row.size // PIECE) * PIECE
+    costs, levels = np.full((3, width), -9e9, np.float32), np.zeros(width, np.float32)
+    costs[1] = np.inf
+    costs[1, : row.size], levels[: row.size] = row, v
+    return costs, levels
 
 
 def cheapest_of(row, v):
-    """`cheapest` of a row in the midst of others that are lower."""
-    costs = np.full((3, row.size), -9e9, np.float32)
-    costs[1] = row
-    return cheapest_in_row(costs, 1, v.astype(np.float32))
+    return cheapest_in_row(*in_midst(row, v), row.size)
 
 
 @given(st.integers(1, 200), st.integers(0, 2**32 - 1), st.sampled_from([2, 10, 10**6]))
@@ -53,9 +64,23 @@ def test_barred_columns_are_passed_over(size):
 @given(st.integers(1, 80), st.integers(0, 2**32 - 1))
 def test_all_entries_up_to_a_limit_are_found_in_order(size, seed):
     rng = np.random.default_rng(seed)
-    costs, levels = rng.integers(0, 5, (2, size)).astype(np.float32), rng.integers(0, 3, size).astype(np.float32)
+    row, v = rng.integers(0, 5, size), rng.integers(0, 3, size)
     found, j = [], 0
-    while (j := next_in_row(costs, 1, levels, np.float32(0.0), j)) < size:
+    while (j := next_in_row(*in_midst(row, v), size, np.float32(0.0), j)) < size:
         found.append(j)
         j += 1
-    assert found == np.flatnonzero(costs[1] - levels <= 0.0).tolist()
+    assert found == np.flatnonzero(row - v <= 0).tolist()
+
+
+@given(st.integers(1, 300), st.integers(0, 2**32 - 1), st.sampled_from([2, 10**6]))
+def test_the_first_piece_with_the_lowest_entry(size, seed, n_values):
+    rng = np.random.default_rng(seed)
+    row, v = rng.integers(-n_values, n_values, (2, size))
+    lowest, piece = lowest_in_row(*in_midst(row, v))
+    assert lowest == (row - v).min()
+    assert piece == np.argmin(row - v) // PIECE * PIECE
+
+
+@pytest.mark.parametrize(("m", "width"), [(1, 64), (64, 64), (65, 128), (1000, 1024)])
+def test_rows_take_whole_pieces(m, width):
+    assert numba.njit(lambda m: width_of(m))(m) == width

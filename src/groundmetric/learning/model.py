@@ -17,6 +17,7 @@ from ..distributions import Distributions
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import DiagonalMetric
 from ..supervision import Supervision, Target
+from ..transport._kernels.products import project
 from ..transport.pairs import PairTransport, pair_transport
 from ..transport.problem import Masses
 from .objective import Adam, GroundPairs, Optimiser
@@ -76,7 +77,7 @@ class LinearEmbedding:
         components = parameters / self._scale
         shift = self._shift(components)
         for some, rows in self._blocks(distributions):
-            z = self._product(self._points(rows), components) - shift
+            z = self._product(self._D.points[rows], components) - shift
             ends = np.cumsum(self._D.sizes[some])
             for d, end in zip(some, ends, strict=True):
                 yield d, z[end - self._D.sizes[d] : end]
@@ -95,10 +96,7 @@ class LinearEmbedding:
         return components @ self._centre
 
     def _product(self, points: Any, components: np.ndarray) -> np.ndarray:
-        if sparse.issparse(points):
-            return points @ components.T
-        # A wide product from the left is faster than a narrow one from the right, by half.
-        return np.ascontiguousarray((components @ points.T).T)
+        return points @ components.T if sparse.issparse(points) else project(points, components)
 
     def _gradient(self, points: Any, pull: np.ndarray) -> np.ndarray:
         return (points.T @ pull).T if sparse.issparse(points) else pull.T @ points

@@ -110,7 +110,7 @@ def bound_pairs(todo, first, second, z, bounds, weights, means, cost, room, valu
             rows[place] = x[place]
         for place in range(m * k):
             rows[n * k + place] = y[place]
-        fill_costs(rows, n, m, k, cost, behind(rows, (n + m) * k), costs)
+        fill_costs(rows, n, m, k, cost, m, behind(rows, (n + m) * k), costs)
         middle = behind(slope, k)
         _set_slope(behind(middles, d * k), behind(middles, e * k), k, slope, middle)
         _set_heights(y, m, k, slope, middle, -1.0, v)

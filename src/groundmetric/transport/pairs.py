@@ -25,6 +25,8 @@ DENSE_LIMIT = 25e6
 _MOST = 4e8
 # A pivot moves up to half of the points: a pair of 100,000 and 60 takes a minute, at every step of learning.
 _MOST_POINTS = 60_000
+# Nothing is pulled.
+_NO_COEFFICIENTS = np.empty(0)
 
 
 class PairTransport:
@@ -130,9 +132,7 @@ class PairTransport:
 
     def upper(self, which: np.ndarray) -> np.ndarray:
         """Upper bounds of the present values: the last plans at the present costs."""
-        values = np.empty(which.size)
-        kernels.price_old_plans(which, self._pairs, self._points, self._bases, values)
-        return values
+        return self._follow_plans(which, _NO_COEFFICIENTS, self._points.z)
 
     def lower(self, which: np.ndarray) -> np.ndarray:
         """Lower bounds of the present values: the distance between means, and the last value less the travel since.
@@ -176,8 +176,13 @@ class PairTransport:
         The pairs must have been solved since points moved.
         """
         pull = np.zeros_like(self._points.z)
-        kernels.pull_on_points(which, coefficient, self._pairs, self._points, self._bases, pull)
+        self._follow_plans(which, coefficient, pull)
         return pull
+
+    def _follow_plans(self, which: np.ndarray, coefficient: np.ndarray, pull: np.ndarray) -> np.ndarray:
+        values = np.empty(which.size)
+        kernels.follow_plans(which, coefficient, self._pairs, self._points, self._bases, values, pull)
+        return values
 
     def state(self) -> dict[str, np.ndarray]:
         """All that the next answers depend on; `restore` on a transport of the same pairs brings it back."""

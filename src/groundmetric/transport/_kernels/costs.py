@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ...metrics.base import Cost
 from .compiled import behind, glued, inner, larger, vectorised
 
@@ -41,23 +43,24 @@ def reach_of(points, centre, n, k, cost):
 
 
 @vectorised
-def fill_costs(rows, n, m, k, cost, columns, out):
-    """What a step from each of the first n rows to each of the m behind them costs, into out (n, m).
+def fill_costs(rows, n, m, k, cost, width, columns, out):
+    """What a step from each of the first n rows to each of the m behind them costs, into out (n, width).
 
-    Rows have k components; `columns` has room for those of m rows. Rows may be overwritten.
+    Rows have k components; `columns` has room for those of `width` rows. Rows may be overwritten. Costs behind the m
+    are infinite.
     """
     few = 0 < k <= FEW_COMPONENTS
     if cost != MANHATTAN and not few:
         k = keep_used(rows, n + m, k, columns)
-    for j in range(m):
-        for c in range(k):
-            columns[c * m + j] = rows[(n + j) * k + c]
+    for c in range(k):
+        for j in range(width):
+            columns[c * width + j] = rows[(n + j) * k + c] if j < m else np.inf
     if cost == MANHATTAN:
-        fill_manhattan(rows, columns, n, m, k, out)
+        fill_manhattan(rows, columns, n, width, k, out)
     elif few:
-        fill_distances(rows, columns, n, m, k, cost == SQUARED, out)
+        fill_distances(rows, columns, n, width, k, cost == SQUARED, out)
     else:
-        fill_wide_distances(rows, columns, n, m, k, cost == SQUARED, out)
+        fill_wide_distances(rows, columns, n, width, k, cost == SQUARED, out)
 
 
 @vectorised

@@ -25,7 +25,7 @@ def first_forest(prices, a, b, tree, room, keys):
     """
     other = tree.last
     cheapest_first = _greedy_forest(prices, a, b, tree.parent, room)
-    in_order = _sorted_forest(prices, a, b, other, keys, tree.size, tree.next)
+    in_order = _sorted_forest(prices, a, b, other, keys, tree.place, tree.next)
     if in_order < cheapest_first:
         for x in range(tree.root + 1):
             tree.parent[x] = other[x]
@@ -52,7 +52,7 @@ def _greedy_forest(prices, a, b, parent, room):
         closed[j] = 0.0  # minus infinity bars a full sink
     total = 0.0
     for i in range(n):
-        left, row = a[i], behind(prices.rough, i * m)
+        left, row = a[i], behind(prices.rough, i * prices.width)
         while True:
             j = cheapest(row, closed, m)
             if left < room[j]:
@@ -75,29 +75,29 @@ def _sorted_forest(prices, a, b, parent, keys, sources, sinks):
 
     The end is found by looking for the farthest point from the farthest point. Returns the cost of the plan.
     """
-    n, m, costs = prices.n, prices.m, prices.rough
+    n, m, width, costs = prices.n, prices.m, prices.width, prices.rough
     _hang_all(parent, n + m)
     far = _farthest(costs, m, 1)
-    far = _farthest(behind(costs, far), n, m)
-    far = _farthest(behind(costs, far * m), m, 1)
+    far = _farthest(behind(costs, far), n, width)
+    far = _farthest(behind(costs, far * width), m, 1)
     near = 0
     for i in range(n):
-        keys[i] = costs[i * m + far]
+        keys[i] = costs[i * width + far]
         near = i if keys[i] < keys[near] else near
     sort_places(keys, n, sources)
-    sort_places(behind(costs, near * m), m, sinks)
+    sort_places(behind(costs, near * width), m, sinks)
     i, j = 0, 0
     left, room = a[sources[0]], b[sinks[0]]
     total = 0.0
     while True:
         source, sink = sources[i], sinks[j]
         if left < room:
-            total += left * costs[source * m + sink]
+            total += left * costs[source * width + sink]
             parent[source] = n + sink
             room -= left
             left = 0
         else:
-            total += room * costs[source * m + sink]
+            total += room * costs[source * width + sink]
             parent[n + sink] = source
             left -= room
             room = 0

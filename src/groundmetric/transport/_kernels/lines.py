@@ -89,7 +89,7 @@ def solve_lines(todo, pairs, points, room, answers):
 
 @kernel
 def pull_on_lines(todo, coefficient, pairs, points, room, pull):
-    """`pull_on_points` for pairs on a line."""
+    """The pull of `follow_plans`, for pairs on a line."""
     z, a, out = pointer(points.z), pointer(room), pointer(pull)
     for k in range(todo.size):
         low, start, n, m, total = _masses(todo[k], pairs, points, a)

@@ -13,7 +13,7 @@ import numpy as np
 from .compiled import behind, glued, inner, kernel, larger, pointer
 from .costs import FEW_COMPONENTS, MANHATTAN, SQUARED, fill_costs, reach_of, step_cost
 from .forest import first_forest
-from .scan import MATRIX, ROUNDING, Prices, fill_rough_matrix, fill_rough_steps, lift_potentials
+from .scan import MATRIX, PIECE, ROUNDING, Prices, fill_rough_matrix, fill_rough_steps, lift_potentials, width_of
 from .simplex import ROWS, Entering, optimise, paid_costs
 from .tree import TREE_ROOM, plant, tree_at
 
@@ -85,11 +85,18 @@ class Room(NamedTuple):
 def room_for(work: int, nodes: int, n_components: int) -> Room:
     """Room for pairs of up to so many entries of costs, nodes, and components."""
     return Room(
-        np.empty(work + 2 * nodes * (n_components + 1), np.float32),
+        _at_cache_line(work + PIECE * (nodes + n_components + 3) + 2 * nodes * (n_components + 1)),
         np.empty(TREE_ROOM * nodes, np.int32),
         np.empty(2 * nodes + 2 * ROWS, np.int64),
         np.empty(ROWS),
     )
+
+
+def _at_cache_line(size: int) -> np.ndarray:
+    """Room for so many float32. A vector that lies in two cache lines takes twice as long to read."""
+    room = np.empty(size + 16, np.float32)
+    start = -room.ctypes.data % 64 // 4
+    return room[start : start + size]
 
 
 @kernel
@@ -128,7 +135,7 @@ def solve_pairs(todo, enough, pairs, points, bases, exact, scale, max_pivots, ro
                 continue
         tree = tree_at(parent, flow, n + m + 1, pointer(room.nodes))
         if not bases.warm[p]:
-            first_forest(prices, a, b, tree, behind(b, m), behind(prices.levels, m))
+            first_forest(prices, a, b, tree, behind(b, m), prices.spare)
             for node in range(n + m + 1):
                 potential[node] = 0.0
         limit = max_pivots if max_pivots >= 0 else 2000 * (n + m)
@@ -153,12 +160,21 @@ def fill_masses(units, rounded, n, times, out):
 def _prices(x, y, shape, kind, exact, scale, room):
     """Prices of a matrix, or of the steps between points x (n, k) and y (m, k). Rough ones fill the room."""
     n, m, k = shape
-    levels, error = behind(room, n * m), ROUNDING * (6.0 + k)
+    width, error = width_of(m), ROUNDING * (6.0 + k)
+    rough = behind(room, _before_costs(n, m))
+    for j in range(m, width):
+        room[j] = 0.0
     if kind == MATRIX:
-        error = fill_rough_matrix(exact, scale, n * m, room)
+        error = fill_rough_matrix(exact, scale, n, m, width, rough)
     elif scale == 0.0:
-        scale = fill_rough_steps(x, y, n, m, k, kind == SQUARED, behind(levels, n + m), room)
-    return Prices(room, levels, scale, error, kind, exact, x, y, n, m, k)
+        scale = fill_rough_steps(x, y, n, m, k, kind == SQUARED, width, behind(rough, n * width), rough)
+    return Prices(rough, room, behind(room, width), scale, error, kind, exact, x, y, n, m, k, width)
+
+
+@glued
+def _before_costs(n, m):
+    """Numbers of a room before its costs: levels, and what is spare."""
+    return 2 * width_of(m) + width_of(n)
 
 
 @kernel
@@ -170,15 +186,16 @@ def fill_rough(p, pairs, points, costs):
     k, z, bounds, cost = points.z.shape[1], pointer(points.z), pointer(points.bounds), points.cost
     d, e = pairs.first[p], pairs.second[p]
     n, m = bounds[d + 1] - bounds[d], bounds[e + 1] - bounds[e]
-    x, y, rough = behind(z, bounds[d] * k), behind(z, bounds[e] * k), pointer(costs)
-    columns = behind(rough, n * m + n + m)
-    near = behind(columns, m * k)
+    x, y, width = behind(z, bounds[d] * k), behind(z, bounds[e] * k), width_of(m)
+    rough = behind(pointer(costs), _before_costs(n, m))
+    columns = behind(rough, n * width)
+    near = behind(columns, width * k)
     reach = larger(reach_of(x, x, n, k, cost) + reach_of(y, x, m, k, cost), 1e-140)
     for i in range(n + m):
         point = behind(x, i * k) if i < n else behind(y, (i - n) * k)
         for c in range(k):
             near[i * k + c] = (point[c] - x[c]) / reach
-    fill_costs(near, n, m, k, cost, columns, rough)
+    fill_costs(near, n, m, k, cost, width, columns, rough)
     return 1.0 / (reach * reach if cost == SQUARED else reach)
 
 
@@ -253,33 +270,21 @@ def _ends(node, parent, n):
 
 
 @kernel
-def price_old_plans(todo, pairs, points, bases, values):
-    """What the plans of the last solves cost at the points' present places: an upper bound of each new value."""
-    k = points.z.shape[1]
-    for place in range(todo.size):
-        if not bases.warm[todo[place]]:
-            values[place] = np.inf
-            continue
-        plan, moved = _plan_of(todo[place], pairs, points, bases), 0.0
-        for node in range(plan.nodes):
-            if plan.flow[node] > 0:
-                i, j = _ends(node, plan.parent[node], plan.n)
-                moved += plan.flow[node] * step_cost(behind(plan.x, i * k), behind(plan.y, j * k), k, points.cost)
-        values[place] = moved / plan.total
+def follow_plans(todo, coefficient, pairs, points, bases, values, pull):
+    """What the plans of the last solves cost at the points' present places: an upper bound of each new value.
 
-
-@kernel
-def pull_on_points(todo, coefficient, pairs, points, bases, pull):
-    """Add each pair's coefficient times the gradient of its value with respect to the projected points.
-
+    Where coefficients are given, add each pair's times the gradient of its value with respect to the projected points.
     Mass m sent over the step s costs m|s|, so it pulls its sender along m s/|s| and its receiver the other way: for
     Manhattan costs along m sign(s), for squared ones along 2m s. Points that coincide pull nothing. The plan is
     optimal, so it may be held fixed (Danskin).
     """
-    k, cost = points.z.shape[1], points.cost
+    k, cost, pulls = points.z.shape[1], points.cost, coefficient.size > 0
     for place in range(todo.size):
         p = todo[place]
-        plan = _plan_of(p, pairs, points, bases)
+        if not bases.warm[p]:
+            values[place] = np.inf
+            continue
+        plan, moved = _plan_of(p, pairs, points, bases), 0.0
         pull_x = behind(pointer(pull), points.bounds[pairs.first[p]] * k)
         pull_y = behind(pointer(pull), points.bounds[pairs.second[p]] * k)
         for node in range(plan.nodes):
@@ -288,9 +293,11 @@ def pull_on_points(todo, coefficient, pairs, points, bases, pull):
             i, j = _ends(node, plan.parent[node], plan.n)
             x, y = behind(plan.x, i * k), behind(plan.y, j * k)
             length = step_cost(x, y, k, cost)
-            if length > 0.0:
+            moved += plan.flow[node] * length
+            if pulls and length > 0.0:
                 share = coefficient[place] * plan.flow[node] / (plan.total * _slope_divisor(length, cost))
                 _pull(x, y, share, k, cost, behind(pull_x, i * k), behind(pull_y, j * k))
+        values[place] = moved / plan.total
 
 
 @glued

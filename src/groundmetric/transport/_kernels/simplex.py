@@ -23,7 +23,7 @@ import numpy as np
 
 from .compiled import glued, inner, larger, shared, vectorised
 from .scan import best_of_near, gaining_arc, price, set_levels
-from .tree import NOBODY, find_cycle, plant, rehang, resize, send_around
+from .tree import find_cycle, hangs_below, plant, rehang, send_around
 
 # Rounding in a reduced cost c - u - v is a few units in the last place of its largest term; what is below this share of
 # them is noise, not an improvement.
@@ -61,36 +61,33 @@ def _leaving(tree, steps_up, steps_down):
 
 
 @glued
-def _shift(tree, below, potential, shift):
-    """Shift the potentials of a subtree; or, where that is less work, all others the other way."""
-    following = tree.next
-    if 2 * tree.size[below] <= tree.root + 1:
-        x = below
-        for _ in range(tree.size[below]):
-            potential[x] += shift
-            x = following[x]
-        return
-    x = following[tree.root]
-    while x != NOBODY:
-        if x == below:
-            x = following[tree.last[below]]
-            continue
-        potential[x] -= shift
-        x = following[x]
+def _shift(tree, top, potential, shift):
+    """Shift the potentials of a subtree."""
+    x, last = top, tree.last[top]
+    potential[x] += shift
+    while x != last:
+        x = tree.next[x]
+        potential[x] += shift
 
 
 @shared
 def pivot(tree, source, sink, potential, reduced):
-    """Bring the arc source → sink, of negative reduced cost, into the tree."""
-    steps_up, steps_down = find_cycle(tree, source, sink)
-    passing, place, below_source = _leaving(tree, steps_up, steps_down)
-    if passing > 0:
-        send_around(tree, steps_up, steps_down, passing)
-    leave, top, above = (tree.up[place], source, sink) if below_source else (tree.down[place], sink, source)
-    start_up, start_down, sign = (place + 1, 0, 1) if below_source else (0, place + 1, -1)
-    resize(tree, start_up, steps_up, start_down, steps_down, sign * tree.size[leave])
+    """Bring the arc source → sink, of negative reduced cost, into the tree.
+
+    A source without flow to its parent can send nothing back from there: where that arc is on the cycle, it leaves, and
+    nobody needs to know the rest of the cycle. Where all masses are equal, nineteen pivots of twenty are of this kind.
+    """
+    passing, leave, top, above, shift = 0, source, source, sink, -reduced
+    if tree.flow[source] > 0 or hangs_below(tree, sink, source):
+        steps_up, steps_down = find_cycle(tree, source, sink)
+        passing, place, below_source = _leaving(tree, steps_up, steps_down)
+        if passing > 0:
+            send_around(tree, steps_up, steps_down, passing)
+        leave = tree.up[place] if below_source else tree.down[place]
+        if not below_source:
+            top, above, shift = sink, source, reduced
     rehang(tree, top, above, passing, leave)
-    _shift(tree, top, potential, -reduced if below_source else reduced)
+    _shift(tree, top, potential, shift)
 
 
 @glued

@@ -24,7 +24,7 @@ class Tree(NamedTuple):
 
     parent: Any  # (n + m + 1,) int32, like the others
     flow: Any  # int64
-    size: Any  # number of nodes in the subtree
+    place: Any  # room for `find_cycle`
     next: Any
     previous: Any
     last: Any
@@ -36,9 +36,9 @@ class Tree(NamedTuple):
 @glued
 def tree_at(parent, flow, nodes, room):
     """A tree of so many nodes with these parents and flows; see TREE_ROOM. Its other arrays are filled by `plant`."""
-    size, following, previous = room, behind(room, nodes), behind(room, 2 * nodes)
+    place, following, previous = room, behind(room, nodes), behind(room, 2 * nodes)
     last, up, down = behind(room, 3 * nodes), behind(room, 4 * nodes), behind(room, 5 * nodes)
-    return Tree(parent, flow, size, following, previous, last, up, down, nodes - 1)
+    return Tree(parent, flow, place, following, previous, last, up, down, nodes - 1)
 
 
 @glued
@@ -70,19 +70,18 @@ def thread(parent, root, child, sibling, stack, order):
 @shared
 def plant(tree, n, a, b):
     """Thread the tree behind its parents, set the flows that masses imply, and return whether these are feasible."""
-    parent, flow, size, root = tree.parent, tree.flow, tree.size, tree.root
+    parent, flow, root = tree.parent, tree.flow, tree.root
     following, previous, last, order = tree.next, tree.previous, tree.last, tree.up
     if thread(parent, root, following, previous, tree.down, order) <= root:
         return False
     for x in range(root + 1):
-        size[x], last[x], following[x], previous[x] = 1, x, NOBODY, NOBODY
+        last[x], following[x], previous[x] = x, NOBODY, NOBODY
         flow[x] = 0 if x == root else a[x] if x < n else b[x - n]
     feasible = True
     for k in range(root, 0, -1):  # children before their parents
         x, before = order[k], order[k - 1]
         p = parent[x]
         previous[x], following[before] = before, x
-        size[p] += size[x]
         if last[p] == p:
             last[p] = last[x]
         if p != root:
@@ -92,25 +91,45 @@ def plant(tree, n, a, b):
 
 
 @glued
+def hangs_below(tree, x, top):
+    """Whether a node is in the subtree below another.
+
+    One walk goes through the subtree, one from the node upwards; whichever ends first tells. Most subtrees are small.
+    """
+    parent, following, last = tree.parent, tree.next, tree.last[top]
+    y = top
+    while y != last:
+        y = following[y]
+        if y == x:
+            return True
+        x = parent[x]
+        if x == top:
+            return True
+        if x == tree.root:
+            return False
+    return False
+
+
+@glued
 def find_cycle(tree, source, sink):
     """Lay down the cycle that an arc closes: nodes from source and sink up to, but without, the node above both.
 
-    The one with the smaller subtree cannot be above the other: it moves up. Later walks along the cycle read its nodes
-    from `up` and `down` side by side, which is faster than from parent to parent. Returns the numbers of nodes.
+    Later walks along the cycle read its nodes from `up` and `down` side by side, which is faster than from parent to
+    parent. Returns the numbers of nodes.
     """
-    size, parent, up, down = tree.size, tree.parent, tree.up, tree.down
-    x, y = source, sink
-    steps_up, steps_down = 0, 0
-    while x != y:
-        if size[x] < size[y]:
-            up[steps_up] = x
-            steps_up += 1
-            x = parent[x]
-        else:
-            down[steps_down] = y
-            steps_down += 1
-            y = parent[y]
-    return steps_up, steps_down
+    parent, up, down, place = tree.parent, tree.up, tree.down, tree.place
+    x, above_source = source, 0
+    while x != NOBODY:
+        up[above_source], place[x] = x, above_source
+        above_source += 1
+        x = parent[x]
+    y, steps_down = sink, 0
+    # Places are never cleared: they count where `up` agrees.
+    while not (0 <= place[y] < above_source and up[place[y]] == y):
+        down[steps_down] = y
+        steps_down += 1
+        y = parent[y]
+    return place[y], steps_down
 
 
 @glued
@@ -121,16 +140,6 @@ def send_around(tree, steps_up, steps_down, amount):
         flow[up[k]] += amount if k % 2 else -amount
     for k in range(steps_down):
         flow[down[k]] += amount if k % 2 else -amount
-
-
-@glued
-def resize(tree, start_up, steps_up, start_down, steps_down, moved):
-    """Subtree sizes along the cycle, from a place on either side on, after so many nodes have moved down from up."""
-    size, up, down = tree.size, tree.up, tree.down
-    for k in range(start_up, steps_up):
-        size[up[k]] -= moved
-    for k in range(start_down, steps_down):
-        size[down[k]] += moved
 
 
 @glued
@@ -156,12 +165,11 @@ def _turn(tree, x, parent, flow, leave):
 
     In the list: x's piece comes first, then what is left of its old parent's piece, and so on up to `leave`.
     """
-    moved = tree.size[leave]
-    above, hung = parent, 0  # hung: nodes that are off the path already
+    above = parent
     end = NOBODY  # of the new piece so far
     inner_last, inner_before = NOBODY, NOBODY  # the end of the piece that was just taken out, and the node before it
     while True:
-        old_parent, old_flow, old_size, old_last = tree.parent[x], tree.flow[x], tree.size[x], tree.last[x]
+        old_parent, old_flow, old_last = tree.parent[x], tree.flow[x], tree.last[x]
         before = tree.previous[x]
         last = inner_before if old_last == inner_last else old_last
         if x != leave:
@@ -169,10 +177,10 @@ def _turn(tree, x, parent, flow, leave):
         if end != NOBODY:
             _follow(tree, end, x)
         end = last
-        tree.parent[x], tree.flow[x], tree.size[x] = above, flow, moved - hung
+        tree.parent[x], tree.flow[x] = above, flow
         if x == leave:
             break
-        above, flow, hung, x = x, old_flow, old_size, old_parent
+        above, flow, x = x, old_flow, old_parent
         inner_last, inner_before = old_last, before
     while x != parent:  # every subtree on the path now reaches to the end
         tree.last[x] = end
@@ -182,7 +190,7 @@ def _turn(tree, x, parent, flow, leave):
 
 @inner
 def rehang(tree, x, parent, flow, leave):
-    """Cut the tree above `leave` and hang the part below by its node x under `parent`; sizes above are not changed."""
+    """Cut the tree above `leave` and hang the part below by its node x under `parent`."""
     before, last = tree.previous[leave], tree.last[leave]
     _new_end(tree, tree.parent[leave], last, before)
     _follow(tree, before, tree.next[last])
