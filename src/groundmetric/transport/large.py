@@ -15,8 +15,7 @@ from scipy.spatial.distance import cdist
 
 from ..metrics.base import Cost
 from ._kernels.costs import FEW_COMPONENTS
-from ._kernels.forest import planted_flows
-from ._kernels.groups import group_size, grouped, halving_order, refined_basis
+from ._kernels.groups import grouped, halving_order, refined_basis
 from ._kernels.pairs import Answers, Points
 from ._kernels.sparse import (
     Blocks,
@@ -264,11 +263,7 @@ class Descent:
         n = p.a.size
         coarse = Descent(p.of_groups(), budget)
         self.pivots = coarse.pivots
-        sizes = group_size(n), group_size(p.b.size)
-        self.parent = refined_basis(coarse.parent, coarse.flow, p.a, p.b, *sizes)
-        flow = planted_flows(self.parent, p.a, p.b)
-        assert flow is not None  # the same plan
-        self.flow = flow
+        self.parent, self.flow = refined_basis(coarse.parent, coarse.flow, p.a, p.b, coarse.problem.a.size)
         v = allowed_potentials(p.y, in_blocks(coarse.problem.x, p.cost), coarse.u)
         self._blocks: Blocks = in_blocks(p.y, p.cost)
         self._candidates = no_candidates(n, _MOST)
