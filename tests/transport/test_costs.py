@@ -18,8 +18,8 @@ from groundmetric.transport.problem import Masses
 
 FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARED: "sqeuclidean"}
 each_cost = pytest.mark.parametrize("cost", list(Cost), ids=lambda cost: cost.name.lower())
-# 33 and 43: beyond the few components that are added one at a time, with and without a remainder of 4.
-each_width = pytest.mark.parametrize("k", [1, 2, 5, 33, 43])
+# 101 and 103: beyond the few components, of which all are used; with and without a remainder of 4.
+each_width = pytest.mark.parametrize("k", [1, 2, 5, 33, 101, 103])
 
 
 @numba.njit

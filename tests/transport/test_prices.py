@@ -85,7 +85,7 @@ def rough_matrix(exact):
 
 @given(
     st.integers(0, 10**6),
-    st.sampled_from([1, 2, 5, 33, 40]),
+    st.sampled_from([1, 2, 5, 33, 103]),
     st.sampled_from([1e-150, 1e-6, 1.0, 1e9]),
     st.sampled_from([0.0, 1e6]),
     st.sampled_from(list(Cost)),

@@ -14,7 +14,6 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from ..metrics.base import Cost
-from ._kernels.costs import FEW_COMPONENTS
 from ._kernels.groups import grouped, halving_order, refined_basis
 from ._kernels.pairs import Answers, Points
 from ._kernels.sparse import (
@@ -36,6 +35,7 @@ from .solvers.exact import solve_exact
 
 # Beyond a few components, blocks of points are no help, as all are about as far away: up to so many costs (200 MB), a
 # matrix of them is far faster.
+_FEW_COMPONENTS = 32
 _MATRIX = 25e6
 
 
@@ -85,7 +85,7 @@ def solve_points(
     a, b = check_masses(a, b, (x.shape[0], y.shape[0]))
     step = Cost.named(cost)
     x, y, up = points_in_range(x, y)
-    if x.shape[1] > FEW_COMPONENTS and x.shape[0] * y.shape[0] <= _MATRIX and tolerance == 0.0:
+    if x.shape[1] > _FEW_COMPONENTS and x.shape[0] * y.shape[0] <= _MATRIX and tolerance == 0.0:
         plan = solve_exact(np.ascontiguousarray(step.between(x, y)), a, b, max_pivots=max_pivots)
     else:
         plan = _solve(x, y, common_units(a, b), step, tolerance, max_pivots)

@@ -11,8 +11,8 @@ from .compiled import behind, glued, inner, larger, vectorised
 
 # As plain numbers, for compiled code.
 EUCLIDEAN, MANHATTAN, SQUARED = int(Cost.EUCLIDEAN), int(Cost.MANHATTAN), int(Cost.SQUARED)
-# Beyond so many components, four are added at a time: the row is then read and written less often.
-FEW_COMPONENTS = 32
+# Beyond so many components, those that nothing uses are looked for and left out.
+FEW_COMPONENTS = 100
 
 
 @inner
@@ -49,18 +49,18 @@ def fill_costs(rows, n, m, k, cost, width, columns, out):
     Rows have k components; `columns` has room for those of `width` rows. Rows may be overwritten. Costs behind the m
     are infinite.
     """
-    few = 0 < k <= FEW_COMPONENTS
-    if cost != MANHATTAN and not few:
+    if cost != MANHATTAN and k > FEW_COMPONENTS:
         k = keep_used(rows, n + m, k, columns)
     for c in range(k):
         for j in range(width):
             columns[c * width + j] = rows[(n + j) * k + c] if j < m else np.inf
     if cost == MANHATTAN:
         fill_manhattan(rows, columns, n, width, k, out)
-    elif few:
+    elif k > 0:
         fill_distances(rows, columns, n, width, k, cost == SQUARED, out)
     else:
-        fill_wide_distances(rows, columns, n, width, k, cost == SQUARED, out)
+        for place in range(n * width):
+            out[place] = 0.0
 
 
 @vectorised
@@ -118,28 +118,6 @@ def _add_four(point, columns, m, root, row):
         a, b, c, d = p - columns[j], q - columns[m + j], r - columns[2 * m + j], t - columns[3 * m + j]
         total = (((row[j] + a * a) + b * b) + c * c) + d * d
         row[j] = math.sqrt(total) if root else total
-
-
-@vectorised
-def fill_wide_distances(x, columns, n, m, k, squared, out):
-    """`fill_distances` for many components (or none)."""
-    for i in range(n):
-        point, row = behind(x, i * k), behind(out, i * m)
-        for j in range(m):
-            row[j] = 0.0
-        for c in range(0, k - 3, 4):
-            p, q, r, t, some = point[c], point[c + 1], point[c + 2], point[c + 3], behind(columns, c * m)
-            for j in range(m):
-                a, b, e, d = p - some[j], q - some[m + j], r - some[2 * m + j], t - some[3 * m + j]
-                row[j] += (a * a + b * b) + (e * e + d * d)
-        for c in range(k - k % 4, k):
-            p, some = point[c], behind(columns, c * m)
-            for j in range(m):
-                step = p - some[j]
-                row[j] += step * step
-        if not squared:
-            for j in range(m):
-                row[j] = math.sqrt(row[j])
 
 
 @vectorised
