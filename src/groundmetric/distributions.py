@@ -298,13 +298,17 @@ class Distributions:
             A row for each distribution.
         """
         means = np.empty(self.shape)
+        if not sparse.issparse(self.points):
+            for d, (low, high) in enumerate(pairwise(self.bounds)):
+                np.einsum("p,pf->f", self.weights[low:high], self.points[low:high], out=means[d])
+            return means
         # Some at a time: a product makes a copy of the points in double precision.
         cuts = np.flatnonzero(np.diff(self.bounds[:-1] // _BLOCK)) + 1
         for low, high in pairwise([0, *cuts.tolist(), len(self)]):
             start, stop = self.bounds[low], self.bounds[high]
             weights = self.weights[start:stop], np.arange(stop - start), self.bounds[low : high + 1] - start
             product = sparse.csr_matrix(weights, (high - low, stop - start)) @ self.points[start:stop]
-            means[low:high] = product.toarray() if sparse.issparse(product) else product
+            means[low:high] = product.toarray()
         return means
 
     def moments(self, *, weighted: bool = True) -> tuple[np.ndarray, np.ndarray]:

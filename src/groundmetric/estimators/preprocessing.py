@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -202,7 +203,8 @@ class SelectedFeatures(Prepared):
         return np.sort(np.argsort(-variance, kind="stable")[: int(self.rule)])
 
     def _show(self, points: Any) -> Any:
-        return points[:, self.places_]
+        # An index makes columns of rows, which would be turned again afterwards.
+        return points[:, self.places_] if sparse.issparse(points) else points.take(self.places_, axis=1)
 
     def _names(self, features: list[str] | None) -> list[str] | None:
         return None if features is None else [features[place] for place in self.places_]
