@@ -1,7 +1,8 @@
 """The first call on a fresh machine, which compiles kernels, and the same call in later processes: seconds of the CPU.
 
 Every call runs in a process of its own, with a folder of compiled kernels that is empty, that holds what a fit has left
-there, or what the call itself has. Seconds are those of the whole process, imports and all: user and system.
+there, or what the call itself has. Seconds are those of the whole process, imports and all, user and system; the median
+of three.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -55,20 +57,22 @@ def cpu_seconds(code: str, kernels: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def run(chosen: dict[str, str] = CALLS) -> list[dict]:
-    rows = []
+def run(chosen: dict[str, str] = CALLS, repeats: int = 3) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         fitted = Path(folder, "fitted")
         cpu_seconds(CALLS["GroundMetricLearner.fit"] + ".metric_.save(os.environ['METRIC'])", fitted)
-        for number, (name, code) in enumerate(chosen.items()):
-            after_fit = shutil.copytree(fitted, Path(folder, f"{number} after a fit"))
-            empty = Path(folder, str(number))
-            rows.append(
-                {
-                    "call": name,
-                    "CPU s, nothing compiled": cpu_seconds(code, empty),
-                    "CPU s, after a fit": cpu_seconds(code, after_fit),
-                    "CPU s, again": cpu_seconds(code, after_fit),
-                }
-            )
-    return rows
+        return [_row(name, [_seconds(code, fitted) for _ in range(repeats)]) for name, code in chosen.items()]
+
+
+def _seconds(code: str, fitted: Path) -> tuple[float, float, float]:
+    """Seconds of a call when nothing is compiled, after a fit, and once more."""
+    with tempfile.TemporaryDirectory(dir=fitted.parent) as folder:
+        after_fit = shutil.copytree(fitted, Path(folder, "after a fit"))
+        shutil.copy(fitted.parent / "metric.npz", folder)
+        return cpu_seconds(code, Path(folder, "empty")), cpu_seconds(code, after_fit), cpu_seconds(code, after_fit)
+
+
+def _row(name: str, measured: list[tuple[float, float, float]]) -> dict:
+    columns = ("CPU s, nothing compiled", "CPU s, after a fit", "CPU s, again")
+    medians = (statistics.median(seconds) for seconds in zip(*measured, strict=True))
+    return {"call": name, **dict(zip(columns, medians, strict=True))}
