@@ -95,6 +95,7 @@ def hangs_below(tree, x, top):
     """Whether a node is in the subtree below another.
 
     One walk goes through the subtree, one from the node upwards; whichever ends first tells. Most subtrees are small.
+    No node is deeper in a subtree than it stands in its list: the walk upwards is at the top before the other ends.
     """
     parent, following, last = tree.parent, tree.next, tree.last[top]
     y = top
