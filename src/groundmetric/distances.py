@@ -276,7 +276,7 @@ def kneighbors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nearest neighbours of every distribution of A among those of B (or among the others of A), exactly.
 
-    Where the metric is a projection to at most 32 components (the Euclidean metric has one per feature), lower bounds
+    Where the metric is a projection to at most 100 components (the Euclidean metric has one per feature), lower bounds
     rule most pairs out without a solve: the distance between means, transport along a few lines, and potentials that
     the costs allow. `search_neighbors` counts the pairs that were solved. Under any other metric all pairs are solved.
 

@@ -23,7 +23,7 @@ _LINE_BATCH = 1e6
 DENSE_LIMIT = 25e6
 # Where plans are wanted, too, pairs with more entries than this (1.6 GB for every thread) are refused.
 _MOST = 4e8
-# A pivot moves up to half of the points: a pair of 100,000 and 60 takes a minute, at every step of learning.
+# A pivot may move most of the points: a pair of 100,000 and 60 takes a minute, at every step of learning.
 _MOST_POINTS = 60_000
 # Nothing is pulled.
 _NO_COEFFICIENTS = np.empty(0)

@@ -93,7 +93,7 @@ def room_for(work: int, nodes: int, n_components: int) -> Room:
 
 
 def _at_cache_line(size: int) -> np.ndarray:
-    """Room for so many float32. A vector that lies in two cache lines takes twice as long to read."""
+    """Room for so many float32. A vector that lies in two cache lines takes longer to read."""
     room = np.empty(size + 16, np.float32)
     start = -room.ctypes.data % 64 // 4
     return room[start : start + size]
