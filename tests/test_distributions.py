@@ -400,3 +400,37 @@ def test_rows_and_arrays_without_names_go_by_position():
         D = as_distributions(X)
         assert list(aligned(part, D.roll, "y")) == ["ill", "well"]
         assert list(aligned(part.iloc[::-1], D[[1, 0]].roll, "y")) == ["well", "ill"]
+
+
+def test_draws_depend_on_names_and_points_only():
+    random = np.random.default_rng(0)
+    points, samples = random.normal(size=(300, 4)), np.repeat([f"s{i}" for i in range(5)], 60)
+    shuffled = random.permutation(300)
+    a, b = gm.Distributions(points, samples), gm.Distributions(points[shuffled], samples[shuffled])
+    for name in samples[::60]:
+        place, other = a.names.index(name), b.names.index(name)
+        for draw in (lambda D: D.subsample(7, random_state=3), lambda D: D.equalize(7, random_state=3)):
+            drawn, again, alone = draw(a)[[place]].points, draw(b)[[other]].points, draw(a[[place]]).points
+            assert np.array_equal(np.sort(drawn, axis=0), np.sort(again, axis=0))
+            assert np.array_equal(drawn, alone)
+    assert not np.array_equal(a.equalize(7, random_state=3).points, a.equalize(7, random_state=4).points)
+
+
+def test_equalize_draws_by_mass():
+    values, mass = np.arange(200.0), np.r_[np.full(100, 3.0), np.full(100, 1.0)]
+    means = []
+    for seed in range(60):
+        D = gm.Distributions(values[:, None], ["a"] * 200, weights=mass).equalize(20, random_state=seed)
+        assert np.isclose(D.weights.sum(), 1.0)
+        means.append(D.weights @ D.points[:, 0])
+    truth = mass @ values / mass.sum()
+    assert abs(np.mean(means) - truth) < 3.5 * np.std(means) / np.sqrt(60)
+
+
+def test_common_size_uses_effective_sizes():
+    D = gm.Distributions(
+        np.zeros((60, 1)), np.repeat(["a", "b"], 30), weights=np.r_[np.full(30, 1.0), 29.0, np.ones(29)]
+    )
+    assert D.effective_sizes[0] == 30
+    assert D.effective_sizes[1] < 5
+    assert D.common_size() == 8  # half the median, which is below 10

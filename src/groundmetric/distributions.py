@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.utils import check_random_state
 
+from ._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from ._internal.points import are_sets, as_points, check_features, lost_variance, moments, number_samples, stack
 from ._internal.types import LabelsLike, PointsLike, RandomState
 from ._internal.validation import Roll, aligned, first_not_finite, real_array, refuse_groups, refuse_mask
 
 # Points of which the means are taken at a time, about.
 _BLOCK = 8192
+# Distributions of fewer points do not lower the number of points that all are compared with.
+_LEAST_COMMON = 10
 
 
 class Distributions:
@@ -246,7 +248,9 @@ class Distributions:
     def subsample(self, n: int, *, random_state: RandomState = None) -> Distributions:
         """Draw at most `n` points of each distribution at random, without replacement.
 
-        The masses of the drawn points are scaled so that every distribution has mass 1 again.
+        The masses of the drawn points are scaled so that every distribution has mass 1 again. The draw of a
+        distribution depends on the seed, its name and its points only: not on the order of the rows, nor on the other
+        distributions.
 
         Parameters
         ----------
@@ -260,6 +264,10 @@ class Distributions:
         Distributions
             The same distributions with the points that were drawn, in the order that they had.
 
+        See Also
+        --------
+        equalize : The same number of points for all distributions.
+
         Examples
         --------
         >>> Distributions([[0.0], [1.0], [2.0]], samples=["a", "a", "b"]).subsample(1, random_state=0).sizes.tolist()
@@ -267,11 +275,14 @@ class Distributions:
         """
         if not isinstance(n, numbers.Integral) or n < 1:
             raise ValueError(f"n is {n!r}: a whole number of at least 1 is needed")
-        random = check_random_state(random_state)
-        drawn = [
-            low + np.sort(random.permutation(size)[:n]) if size > n else np.arange(low, low + size)
-            for low, size in zip(self.bounds[:-1], self.sizes, strict=True)
-        ]
+        seed, directions = resolve_seed(random_state), self._directions()
+        drawn = []
+        for d, (low, size) in enumerate(zip(self.bounds[:-1], self.sizes, strict=True)):
+            rows = np.arange(low, low + size)
+            if size > n:
+                chosen = keyed_generator(seed, self.names[d]).permutation(size)[:n]
+                rows = np.sort(self._canonical_rows(d, directions)[chosen])
+            drawn.append(rows)
         part = self._keep_rows(np.concatenate(drawn))
         totals = np.add.reduceat(part.weights, part.bounds[:-1])
         empty = np.flatnonzero(totals <= 0.0)
@@ -279,6 +290,101 @@ class Distributions:
             raise ValueError(f"the points drawn from {self.names[empty[0]]!r} have no mass: use `with_mass()` first")
         part.weights = part.weights / np.repeat(totals, part.sizes)
         return part
+
+    @property
+    def effective_sizes(self) -> np.ndarray:
+        """Kish's effective sample size of each distribution: its number of points where all have the same mass."""
+        squares = np.add.reduceat(np.square(self.weights), self.bounds[:-1])
+        return np.where(self.uniform, self.sizes, np.minimum(1.0 / squares, self.sizes))
+
+    def common_size(self, max_points: int | None = None) -> int:
+        """Return a number of points that all distributions can be compared with.
+
+        Empirical Wasserstein distances grow as distributions have fewer points, so that distributions of different
+        sizes are compared by equal numbers of points. This is the smallest (effective) size, but at least 10 or half
+        the median size, whichever is less: a few very small distributions do not decide for all.
+
+        Parameters
+        ----------
+        max_points : int or None, default=None
+            Upper limit.
+
+        Returns
+        -------
+        int
+            Number of points.
+
+        Examples
+        --------
+        >>> D = Distributions(np.zeros((130, 1)), np.repeat(["a", "b"], [30, 100]))
+        >>> D.common_size(), D.common_size(max_points=20)
+        (30, 20)
+        """
+        sizes = np.floor(self.effective_sizes + 1e-6)
+        size = max(int(sizes.min()), int(min(_LEAST_COMMON, np.median(sizes) // 2)), 1)
+        return size if max_points is None else min(size, int(max_points))
+
+    def equalize(self, n: int | None = None, *, random_state: RandomState = 0) -> Distributions:
+        """Draw the same number of points from each distribution, so that their distances are comparable.
+
+        Points of equal mass are drawn without replacement. Where masses differ, a point is drawn with a probability
+        proportional to its mass (systematic sampling), and drawn points have equal masses. The draw of a distribution
+        depends on the seed, its name and its points only.
+
+        Parameters
+        ----------
+        n : int or None, default=None
+            Points per distribution; a distribution of fewer points keeps all. None: `common_size()`.
+        random_state : int, RandomState or None, default=0
+            Seed of the draw.
+
+        Returns
+        -------
+        Distributions
+            The same distributions with the drawn points, in an order that does not depend on that of the rows.
+
+        Examples
+        --------
+        >>> D = Distributions(np.arange(130.0)[:, None], np.repeat(["a", "b"], [30, 100]))
+        >>> D.equalize().sizes.tolist()
+        [30, 30]
+        """
+        n = self.common_size() if n is None else n
+        if not isinstance(n, numbers.Integral) or n < 1:
+            raise ValueError(f"n is {n!r}: a whole number of at least 1 is needed")
+        seed, directions = resolve_seed(random_state), self._directions()
+        drawn, masses, uniform = [], [], []
+        for d in range(len(self)):
+            rows = self._canonical_rows(d, directions)
+            if self.uniform[d]:
+                if rows.size > n:
+                    rows = rows[np.sort(keyed_generator(seed, self.names[d]).permutation(rows.size)[:n])]
+                mass = np.full(rows.size, 1.0 / rows.size)
+            elif self.effective_sizes[d] <= n:
+                mass = self.weights[rows]
+            else:
+                random = keyed_generator(seed, self.names[d])
+                shuffled = random.permutation(rows.size)
+                levels = (random.random() + np.arange(n)) / n
+                ends = np.cumsum(self.weights[rows[shuffled]])
+                counts = np.zeros(rows.size)
+                np.add.at(counts, shuffled[np.minimum(np.searchsorted(ends, levels), rows.size - 1)], 1.0)
+                rows, mass = rows[counts > 0], counts[counts > 0] / n
+            drawn.append(rows)
+            masses.append(mass)
+            uniform.append(bool(np.all(mass == mass[0])))
+        part = self._keep_rows(np.concatenate(drawn))
+        part.weights, part.uniform = np.concatenate(masses), np.array(uniform)
+        return part
+
+    def _directions(self) -> np.ndarray:
+        """Return one number for each feature, by its name where it has one, that orders points (see below)."""
+        return keyed_uniform(self.features if self.features is not None else range(self.shape[1]), "direction") - 0.5
+
+    def _canonical_rows(self, d: int, directions: np.ndarray) -> np.ndarray:
+        """Return the rows of a distribution in an order that depends on its points, not on the order of the rows."""
+        low, high = self.bounds[d], self.bounds[d + 1]
+        return low + np.argsort(self.points[low:high] @ directions, kind="stable")
 
     def _keep_rows(self, rows: np.ndarray) -> Distributions:
         """The same distributions with these rows of `points` only, at least one of each."""
