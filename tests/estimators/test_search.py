@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
-from groundmetric.estimators._averages import average_metric, of_unit_spread, reference_metric
+from groundmetric.metrics.average import average_metric, of_unit_spread, reference_metric
 from groundmetric.estimators.grid import (
     Setting,
     balanced_mean,

@@ -1,72 +1,38 @@
-"""An ensemble of ground metrics: learned from parts of the cohort, judged on the rest, and one metric in the end."""
+"""Ensemble of ground metrics with nested held-out predictions, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._internal.executor import progress_bar
+from .._internal.keyed import resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import Roll, check_labels, check_number, refuse_mask
+from .._internal.validation import ParameterError, Roll, aligned, check_labels, check_number, refuse_mask
 from ..distributions import Distributions, gathered, named_rows
-from ..learning.features import within_strata
+from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
 from ..metrics.base import GroundMetric
 from ..supervision.labels import read_labels, read_strata
-from ..supervision.splits import check_class_sizes, folds, group_list, leave_one_group_out, number_groups
-from ._averages import average_metric, of_unit_spread
+from ..supervision.splits import check_class_sizes, group_list, number_groups
+from ..supervision.survival import check_comparable, read_survival
 from ._base import GroundMetricMethod
-from ._kernel import Reading, balanced_weights, log_likelihood, read_kernel, read_votes, similarities, unit_of
-from ._members import KINDS, Geometry, Labels, learn_member, out_of_bag, parts
+from .learner import refine_weights
 
-# The kind of member that does not look at labels: what the others are shrunk to.
-EUCLIDEAN = "euclidean"
-# The view by votes of the nearest, under the members of the last kind.
-VOTES = "votes"
-# Log-likelihood that means alone have ahead: where nothing says much, the simplest view decides.
-_HANDICAP = 0.3
-# Folds of held-out predictions: the fewer distributions, the more of them each model needs.
-_N_FOLDS = 5
-_N_FOLDS_OF_FEW = 8
-_FEW = 20
+TARGETS = ("classes", "ordered", "survival")
 
 
-@dataclass(frozen=True)
-class View:
-    """One way to compare distributions, and what it says about those that were left out.
-
-    Attributes
-    ----------
-    name : str
-        Kind of member, "euclidean", "means" or "votes".
-    kernel : array of shape (n_distributions, n_distributions)
-        Similarities between training distributions, out of bag where labels were learned from; of votes, distances.
-    unit : float
-        Distance at which the similarity is 1/e; of means, the number of features.
-    reading : Reading
-        Held-out predictions, and the strength that served them.
-    weight : float
-        Share in the metric and in predictions.
-    """
-
-    name: str
-    kernel: np.ndarray
-    unit: float
-    reading: Reading
-    weight: float = 0.0
+class SmallSampleWarning(UserWarning):
+    """Some distributions have fewer points than the number that all are compared with."""
 
 
 def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
-    """Distributions of points with mass; the rows of an array, as scikit-learn checks them, are one point each.
+    """Return distributions without points of zero mass; the rows of an array are distributions of one point each.
 
-    With `reset` the estimator keeps the number and the names of the features; else those of an array are compared.
+    With `reset` the estimator keeps the number and the names of the features; otherwise those of an array are compared.
     """
     X = gathered(X)
     if not isinstance(X, Distributions):
@@ -75,8 +41,8 @@ def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributio
         rows = validate_data(
             estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=least
         )
-        named = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
-        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=named), roll)
+        names = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
+        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), roll)
     if reset:
         estimator.n_features_in_ = X.shape[1]
         vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
@@ -86,97 +52,192 @@ def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributio
 
 
 def ordered_values(y: Any, D: Distributions) -> np.ndarray:
-    """Labels as numbers; of ordered categories (pandas), their ranks."""
+    """Return labels as numbers; of ordered categories (pandas), their ranks."""
     values = read_labels(y, "ordered", D.roll, D, by_row=False)[0].target.values  # type: ignore[attr-defined]
     if np.isnan(values).any():
         raise ValueError("y contains a missing label: drop the distribution or label it")
     return values
 
 
-def _check_kinds(kinds: Sequence[str]) -> None:
-    found = [kinds] if isinstance(kinds, str) else list(kinds)
-    if isinstance(kinds, str) or not found or any(kind not in KINDS for kind in found):
-        raise ValueError(f"kinds is {kinds!r}: expected a list of some of {list(KINDS)}")
-    if len(set(found)) < len(found):
-        raise ValueError(f"kinds is {kinds!r}: expected each kind once; `n_members` says how many there are of each")
+class Cohort:
+    """Labels, groups, strata and folds of distributions, in the order of the distributions' names.
 
-
-def _fewest_groups(labels: np.ndarray, groups: np.ndarray) -> int:
-    """Groups of the class that has the fewest."""
-    return min(np.unique(groups[labels == c]).size for c in np.unique(labels))
-
-
-def _steps(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Quarters of the values, for folds of which each has low and high ones; of few groups, thirds or halves."""
-    rank = np.argsort(np.argsort(values))
-    for count in (4, 3, 2):
-        found = rank * count // values.size
-        if np.unique(found).size == count and _fewest_groups(found, groups) >= 2:
-            return found
-    raise ValueError(
-        f"{values.size} distributions in {np.unique(groups).size} groups: low and high values are needed in two groups "
-        "each, one to learn from and one that is left out; add distributions, or leave out `groups` if they are none"
-    )
-
-
-class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
-    """A ground metric from many, each learned from a part of the distributions and judged on the rest.
-
-    With few labelled distributions a single learned metric fits their accidents. Here every member learns from half of
-    the groups (patients), in one of three ways:
-
-    - "univariate": a weight for each feature, by how much farther distributions are from unlike than from like ones
-      when only this feature is transported (a t statistic over distributions). In one dimension transport is a sort.
-    - "anova": a weight by the variance between distributions that the labels explain, over the rest (F).
-    - "learned": the weights of "univariate" as start of a `GroundMetricLearner` with a diagonal form.
-
-    Distances between training distributions are averaged over the members that were not learned from both of them (out
-    of bag). From these, and from Euclidean distances and from means alone, a kernel model predicts distributions that
-    are left out; so do the votes of the nearest under the last kind. The kinds are weighted by how much better than
-    chance that is; where Euclidean distances serve as well, the result is shrunk to them. One set of fits so gives the
-    metric, distances that hold for others, a held-out score, how stable each feature is, and, refitted with labels
-    permuted, a p-value.
+    All computations of an ensemble run in this order, so that the order of the input changes nothing.
 
     Parameters
     ----------
-    n_members : int, default=8
-        Members of each kind.
+    D : Distributions
+        The distributions, which carry the names; of several modalities, any of them.
+    y : array-like
+        Labels.
+    target : {"classes", "ordered", "survival"}
+        Kind of the labels.
+    groups, strata, cv : array-like or None
+        Group (patient), stratum (batch) and cross-validation fold of each distribution.
+
+    Attributes
+    ----------
+    order, inverse : array of int of shape (n_distributions,)
+        ``D[order]`` is sorted by name; ``result[inverse]`` is in the order of the input again.
+    target : Target
+        Labels.
+    classes : array of shape (n_classes,)
+        Classes in sorted order; empty for numbers and survival times.
+    groups : array of int of shape (n_distributions,)
+        Group of each distribution.
+    group_names : list
+        Name of each group, by which folds are assigned.
+    strata : array of int of shape (n_distributions,) or None
+        Stratum of each distribution.
+    folds : array of int of shape (n_distributions,) or None
+        Folds that were given.
+    """
+
+    def __init__(self, D: Distributions, y: Any, target: str, groups: Any, strata: Any, cv: Any = None) -> None:
+        if target not in TARGETS:
+            raise ParameterError("target", target, f": expected one of {list(TARGETS)}")
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
+        named_groups = group_list(groups, D.roll)
+        numbered = number_groups(named_groups, len(D))
+        stratum = read_strata(strata, D.roll, D, by_row=False)
+        self.order = np.array(sorted(range(len(D)), key=lambda d: str(D.names[d])), dtype=np.intp)
+        self.inverse = np.argsort(self.order)
+        self.strata = None if stratum is None or np.ptp(stratum) == 0 else stratum[self.order]
+        names = list(D.names) if numbered is None or named_groups is None else named_groups
+        names = [names[d] for d in self.order]
+        if numbered is None:
+            self.groups, self.group_names = np.arange(len(D)), names
+        else:
+            _, first, self.groups = np.unique(numbered[self.order], return_index=True, return_inverse=True)
+            self.group_names = [names[d] for d in first]
+        self.classes = np.empty(0)
+        self.target: Target
+        if target == "classes":
+            labels = check_labels(y, D.roll)
+            check_class_sizes(labels, named_groups, 2, "one to train on and one to hold out")
+            self.classes, codes = np.unique(labels, return_inverse=True)
+            self.target = Classes(codes[self.order], self.classes.size, self.strata)
+        elif target == "ordered":
+            self.target = Numbers.of(ordered_values(y, D)[self.order], self.strata)
+            _check_number_of_groups(self.groups, 4)
+        else:
+            times = read_survival(y, D.roll)
+            check_comparable(times)
+            self.target = Survival.of(times.at(self.order), self.strata)
+            _check_number_of_groups(self.groups, 4)
+        if self.strata is not None and not any(
+            np.unique(_label_codes(self.target)[self.strata == s]).size >= 2 for s in np.unique(self.strata)
+        ):
+            raise ValueError(
+                "labels do not differ within any stratum, so the effects of stratum and label cannot be separated: "
+                "give coarser strata, or none"
+            )
+        self.folds = self._given_folds(cv, D)
+
+    def _given_folds(self, cv: Any, D: Distributions) -> np.ndarray | None:
+        if cv is None:
+            return None
+        numbered = number_groups(aligned(cv, D.roll, "cv"), len(D), "cv")
+        assert numbered is not None
+        folds = np.unique(numbered[self.order], return_inverse=True)[1]
+        for group in np.unique(self.groups):
+            if np.unique(folds[self.groups == group]).size > 1:
+                name = self.group_names[group]
+                raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
+        if folds.max() < 1:
+            raise ParameterError("cv", "one fold", ": expected at least two folds")
+        return folds
+
+
+def _check_number_of_groups(groups: np.ndarray, least: int) -> None:
+    n_groups = np.unique(groups).size
+    if n_groups < least:
+        raise ValueError(f"{n_groups} independent distributions (groups) are there, but {least} are needed: add some")
+
+
+def _label_codes(target: Any) -> np.ndarray:
+    return target.codes if isinstance(target, Classes) else target.values
+
+
+class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
+    """Ground metric from an ensemble whose members never measure a distribution they were trained on.
+
+    With few labelled distributions a single learned metric overfits. Here the groups (patients) are divided into
+    cross-validation folds, and each ensemble member is a diagonal metric trained on a union of folds, in one of three
+    ways:
+
+    - "univariate": the weight of a feature is a moderated t statistic: how much farther distributions are from unlike
+      than from like ones if only this feature is transported.
+    - "anova": the weight is a moderated F statistic of the quantile functions of the feature.
+    - "learned": the weights of "univariate" are the start of a `GroundMetricLearner` with a diagonal form.
+
+    Each kind of member gives a *view* of the distributions, a kernel of transport distances in which the entry of two
+    distributions averages the members that were trained on neither of their folds. Further views use no labels:
+    Euclidean transport, means, means with standard deviations, and kernel mean embeddings. Kernel logistic (or ridge)
+    regressions on the views are averaged by stacking weights, from their held-out likelihood.
+
+    The held-out prediction of a fold uses no label of the fold at any step: members, kernels, penalties and stacking
+    weights are those of the other folds. All distributions are compared by equal numbers of points, drawn by name, so
+    that neither the number of points nor the order of the input has an effect.
+
+    Parameters
+    ----------
+    n_members : int, default=14
+        Members of each kind, at least: 4, 10, 14 or 30 members are trained, on 25, 40, 50 or 60 % of the folds. Cohorts
+        with few groups per class get more members, which leave out less, or none: a member needs two groups of each
+        class.
     kinds : sequence of {"univariate", "anova", "learned"}, default=("univariate", "anova", "learned")
-        Kinds of members.
-    target : {"classes", "ordered"}, default="classes"
-        Kind of the labels: classes, or numbers.
+        Kinds of members, in any order.
+    target : {"classes", "ordered", "survival"}, default="classes"
+        Kind of the labels: classes, numbers, or right-censored survival times.
+    cv : array-like of shape (n_distributions,) or None, default=None
+        Cross-validation fold of each distribution, matched by name where it carries names. None: 4 to 10 folds, balanced
+        by label, in which each group has a place that depends on the seed and its name.
     max_points : int, default=100
-        Points of each distribution that a member draws at most; each member draws others.
+        Points per distribution in transport problems, at most. All distributions are represented by the same number.
     max_epochs : int, default=10
-        Epochs of members that are learned.
+        Epochs of "learned" members.
     n_jobs : int or None, default=None
-        Members at the same time, as processes of joblib; None means one, -1 one per core.
+        Number of threads; None means one, -1 one per core. The result is the same for any number.
     random_state : int, RandomState or None, default=None
-        Seed of the parts, the draws and the learners.
+        Seed of folds, subsamples and members.
     verbose : int, default=0
         1 shows a progress bar where there is a terminal.
 
     Attributes
     ----------
     metric_ : GroundMetric
-        Weighted average of all members and of the Euclidean metric.
+        Average of all members and of the Euclidean metric.
+    metric_weights_ : dict of str to float
+        Weight of each kind of member, and of "euclidean", in `metric_`.
     weights_ : dict of str to float
-        Weight of each kind in `metric_`, and of "euclidean".
-    distances_ : array of shape (n_distributions, n_distributions)
-        Distances between training distributions out of bag, in units of their mean; Euclidean ones where every member
-        has learned from a distribution (in a class of two).
+        Stacking weight of each view in predictions.
     held_out_ : array of shape (n_distributions, n_classes) or (n_distributions,)
-        Probabilities of the classes, or numbers, predicted for each training distribution while it was left out.
+        Held-out probabilities of the classes, numbers, or expected percentiles of survival.
+    view_held_out_ : dict of str to array
+        The same by each view alone.
     score_ : float
-        Mean log-probability of the true class in `held_out_`, classes counting the same (with strata, within each); of
-        numbers in units of their standard deviation, the log-likelihood per distribution. The penalties and the weights
-        of the kinds by which a fold is predicted are those that serve the other folds best.
+        Mean held-out log-probability of the true class, with equal weight for all classes (within strata, where given);
+        for numbers -log of the held-out error in standard deviations.
+    chance_ : float
+        Score of predictions that ignore the distributions.
+    distances_ : array of shape (n_distributions, n_distributions)
+        Distances between training distributions, averaged over views; each pair is measured by members that were
+        trained on neither. All members share features that are associated with the labels by chance, so a map of noise
+        may still look separated: see `groundmetric.evaluation.separation_test`.
+    folds_ : array of int of shape (n_distributions,)
+        Cross-validation fold of each distribution.
+    members_ : list of Member
+        The members; empty where a class has too few groups.
     importances_ : array of shape (n_all_members, n_features)
         Importance of each feature in each member.
-    members_ : list of Member
-        The members.
+    small_ : list
+        Names of distributions with fewer points than the others are compared with.
+    fitted_ : FittedEnsemble
+        The geometry, views and models, in the order of the names.
     classes_ : array of shape (n_classes,)
-        Classes in sorted order; of numbers, none.
+        Classes in sorted order; empty for other targets.
     components_ : array of shape (n_components, n_features)
         The components of `metric_`.
     n_features_in_ : int
@@ -191,15 +252,16 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     True
     """
 
-    takes_groups = True  # the evaluation hands outer groups (patients) over, so that parts do not divide them
+    takes_groups = True  # the evaluation passes outer groups (patients) on, so that folds do not divide them
     held_out_: np.ndarray
 
     def __init__(
         self,
-        n_members: int = 8,
+        n_members: int = 14,
         *,
         kinds: Sequence[str] = KINDS,
         target: str = "classes",
+        cv: LabelsLike | None = None,
         max_points: int = 100,
         max_epochs: int = 10,
         n_jobs: int | None = None,
@@ -209,6 +271,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         self.n_members = n_members
         self.kinds = kinds
         self.target = target
+        self.cv = cv
         self.max_points = max_points
         self.max_epochs = max_epochs
         self.n_jobs = n_jobs
@@ -218,36 +281,62 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     def fit(
         self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
     ) -> GroundMetricEnsemble:
-        """Learn the members from parts of the distributions, and weight them by what they say about the rest.
+        """Train the members on unions of folds, and predict every fold without its labels.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Training distributions. The rows of an array are distributions of one point each.
         y : array-like of shape (n_distributions,)
-            Classes or numbers; matched by name where they carry names (a Series, a dict).
+            Classes, numbers or survival times; matched by name where they carry names (a Series, a dict).
         groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
-            matched by name where they carry names.
+            Outer group of each distribution (the patient of a sample), never divided by a fold; matched by name where
+            they carry names.
         strata : array-like of shape (n_distributions,) or None, default=None
-            Stratum (batch, site) of each distribution; matched by name where they carry names. Features are judged by
-            what is left of them within strata, metrics learned by comparisons across them, and every class counts the
-            same in each stratum, so that what sets strata apart does not tell the label. Numbers are taken relative to
-            the mean of their stratum.
+            Stratum (batch, site) of each distribution; matched by name where they carry names. Statistics of features
+            are computed within strata, and classes have equal weight in each stratum, so that what sets strata apart
+            does not predict the label.
 
         Returns
         -------
         GroundMetricEnsemble
             The estimator itself.
         """
-        D, labels = self._check(X, y, groups, strata)
-        random = check_random_state(self.random_state)
-        geometry = Geometry(D, self.max_points, self.n_members, random, labels.strata)
-        self._learn_members(geometry, labels, int(random.randint(2**31)))
-        self._average()
-        if self.target == "ordered":
-            self.held_out_ = self._mean + self._spread * self.held_out_
+        D = checked_distributions(self, X, reset=True)
+        cohort = Cohort(D, y, self.target, groups, strata, self.cv)
+        settings, seed = self.settings(), resolve_seed(self.random_state)
+        settings = replace(settings, seed=seed)
+        geometry = Geometry(D[cohort.order], seed, self.max_points, cohort.strata)
+        self._keep(fit_cohort({"": geometry}, cohort, settings), cohort)
         return self
+
+    def settings(self) -> Settings:
+        """Return the checked settings of members."""
+        for name in ("n_members", "max_points", "max_epochs"):
+            check_number(name, getattr(self, name), low=1, whole=True)
+        kinds = [self.kinds] if isinstance(self.kinds, str) else list(self.kinds)
+        if isinstance(self.kinds, str) or not kinds or any(kind not in KINDS for kind in kinds):
+            raise ParameterError("kinds", self.kinds, f": expected a list of some of {list(KINDS)}")
+        if len(set(kinds)) < len(kinds):
+            raise ParameterError("kinds", self.kinds, ": expected each kind once; `n_members` says how many of each")
+        ordered = [kind for kind in KINDS if kind in kinds]
+        return Settings(ordered, self.n_members, 0, Refinement(self.max_epochs), self.n_jobs, bool(self.verbose))
+
+    def _keep(self, fitted: FittedEnsemble, cohort: Cohort) -> None:
+        """Set the attributes, in the order of the input."""
+        back, geometry = cohort.inverse, next(iter(fitted.geometries.values()))
+        self.fitted_, self.classes_, self.folds_ = fitted, cohort.classes, fitted.folds[back]
+        self.held_out_ = fitted.target.decode(fitted.held_out.predictions[back])
+        by_view = fitted.target.decode(fitted.held_out.by_view[:, back])
+        self.view_held_out_ = dict(zip(fitted.view_names, by_view, strict=True))
+        self.score_, self.chance_, self.weights_ = fitted.score, fitted.chance, fitted.weights
+        self.distances_ = fitted.distances[np.ix_(back, back)]
+        self.metric_, self.metric_weights_ = fitted.metric(), fitted.metric_weights()
+        self.components_ = self.metric_.components
+        self.members_ = [replace(member, trained_on=member.trained_on[back]) for member in fitted.members[""]]
+        squares = [member.squares(geometry.n_features) for member in self.members_]
+        self.importances_ = np.array(squares).reshape(-1, geometry.n_features)
+        self.small_ = [geometry.names[d] for d in geometry.description.small]
 
     def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
         tags = super().__sklearn_tags__()
@@ -255,159 +344,38 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _check(self, X: Any, y: Any, groups: Any, strata: Any) -> tuple[Distributions, Labels]:
-        """The distributions, and what is known of them as numbers."""
-        for name in ("n_members", "max_points", "max_epochs"):
-            check_number(name, getattr(self, name), low=1, whole=True)
-        _check_kinds(self.kinds)
-        if self.target not in ("classes", "ordered"):
-            raise ValueError(f"target is {self.target!r}: expected 'classes' or 'ordered'")
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
-        D = checked_distributions(self, X, reset=True)
-        groups, strata = group_list(groups, D.roll), read_strata(strata, D.roll, D, by_row=False)
-        strata = None if strata is None or np.ptp(strata) == 0 else strata
-        codes: np.ndarray
-        if self.target == "ordered":
-            self.classes_ = np.empty(0)
-            codes = ordered_values(y, D)
-            self._mean = float(codes.mean())
-            codes = within_strata(codes, strata)
-            self._spread = float(codes.std()) or 1.0
-            codes = codes / self._spread
-        else:
-            named = check_labels(y, D.roll)
-            check_class_sizes(named, groups, 2, "one to learn from and one that is left out")
-            classes, codes = np.unique(named, return_inverse=True)
-            self.classes_ = classes
-        numbers = number_groups(groups, len(D))
-        labels = Labels(codes, np.arange(len(D)) if numbers is None else numbers, strata)
-        if strata is not None and not labels.comparable(np.ones(len(D), dtype=bool)):
-            raise ValueError(
-                "every stratum has labels of one kind only, so that batch and label cannot be told apart in this "
-                "cohort: give coarser strata, or none"
-            )
-        return D, labels
-
-    def _learn_members(self, geometry: Geometry, labels: Labels, seed: int) -> None:
-        """All that depends on labels, but for the average."""
-        self._geometry, self._labels, self._seed = geometry, labels, seed
-        self._codes, self._strata = labels.codes, labels.strata
-        inside = parts(labels, self.n_members, np.random.RandomState(seed))
-        tasks = [(kind, draw) for kind in self.kinds for draw in range(self.n_members)]
-        with progress_bar(len(tasks), "ensemble", "member", show=bool(self.verbose)) as bar:
-            self.members_ = []
-            jobs = Parallel(n_jobs=self.n_jobs, return_as="generator")
-            for member in jobs(
-                delayed(learn_member)(geometry, labels, kind, draw, inside[draw], self.max_epochs, seed)
-                for kind, draw in tasks
-            ):
-                self.members_.append(member)
-                bar.update()
-        self.importances_ = np.array([member.metric.importance() for member in self.members_])
-        self._read(self._folds(labels.codes, labels.groups, seed))
-
-    def _folds(self, codes: np.ndarray, groups: np.ndarray, seed: int) -> list[np.ndarray]:
-        labels = codes if self.classes_.size else _steps(codes, groups)
-        most = _N_FOLDS_OF_FEW if codes.size <= _FEW else _N_FOLDS
-        n_splits = min(most, _fewest_groups(labels, groups))
-        try:
-            found = folds(labels, groups=groups.tolist(), n_splits=n_splits, random_state=seed)
-        except ValueError:  # groups of several classes: a fold would have taken all of a class
-            found = leave_one_group_out(groups.tolist())
-        return [np.isin(np.arange(codes.size), test) for _, test in found]
-
-    def _read(self, fold: list[np.ndarray]) -> None:
-        """Held-out predictions of every view, and their weights by what they gain over chance."""
-        geometry, codes, n_classes = self._geometry, self._codes, self.classes_.size
-        means, euclidean = geometry.own_means, geometry.euclidean_distances
-        kernels = {"means": (means @ means.T, 0.0), EUCLIDEAN: _kernel(euclidean)}
-        for kind in self.kinds:
-            voting = out_of_bag([m for m in self.members_ if m.kind == kind], euclidean)
-            kernels[kind] = _kernel(voting)
-        readings = {name: read_kernel(k, codes, fold, n_classes, self._strata) for name, (k, _) in kernels.items()}
-        kernels[VOTES] = (voting, 0.0)  # of the last kind
-        readings[VOTES] = read_votes(voting, codes, self._labels.groups, n_classes)
-        said = {name: reading.held_out for name, reading in readings.items()}
-        weights = balanced_weights(codes, self._strata) if n_classes else None
-        chance = _without_data(codes, fold, n_classes)
-        share = _shares(said, chance, codes, weights)
-        self._views = [View(name, *kernels[name], readings[name], share[name]) for name in kernels]
-        self.held_out_ = np.empty_like(chance)
-        for part in fold:
-            rest = {name: held_out[~part] for name, held_out in said.items()}
-            share = _shares(rest, chance[~part], codes[~part], None if weights is None else weights[~part])
-            self.held_out_[part] = np.sum([share[name] * held_out[part] for name, held_out in said.items()], axis=0)
-        self.score_ = log_likelihood(self.held_out_, codes, weights) / codes.size
-
-    def _average(self) -> None:
-        """One metric: the members by the weights of their kinds, and the Euclidean one."""
-        weights = {view.name: view.weight for view in self._views if view.name not in ("means", VOTES)}
-        weights[self.kinds[-1]] += next(view.weight for view in self._views if view.name == VOTES)
-        total = sum(weights.values())
-        self.weights_ = {name: w / total if total > 0 else float(name == EUCLIDEAN) for name, w in weights.items()}
-        D, euclidean = self._geometry.D, self._geometry.euclidean
-        squares = np.zeros(D.shape[1])  # the components of a member are weights of single features
-        for member in self.members_:
-            metric = of_unit_spread(member.metric, D)
-            squares += self.weights_[member.kind] / self.n_members * np.square(metric.components).sum(axis=0)
-        used = np.flatnonzero(squares)
-        metrics, each = [euclidean], [self.weights_[EUCLIDEAN]]
-        if used.size:
-            components = np.zeros((used.size, squares.size))
-            components[np.arange(used.size), used] = np.sqrt(squares[used])
-            metrics, each = [GroundMetric(components), *metrics], [1.0, *each]
-        self.metric_ = average_metric(metrics, each, D)
-        self.components_ = self.metric_.components
-        learned = [m for m in self.members_ if self.weights_[m.kind] > 0] or self.members_
-        self.distances_ = out_of_bag(learned, self._geometry.euclidean_distances)
-
-    def relabelled(
-        self, codes: ArrayLike, *, kinds: Sequence[str] = KINDS[:2], n_members: int = 2
-    ) -> GroundMetricEnsemble:
-        """An ensemble of the same distributions with other labels, smaller and without its metric: for permutations.
+    def member_metric(self, member: Member) -> GroundMetric:
+        """Return the ground metric of one of `members_`, for points in the units of the input.
 
         Parameters
         ----------
-        codes : array of shape (n_distributions,)
-            Classes as indices of `classes_`, or numbers.
-        kinds : sequence of str, default=("univariate", "anova")
-            Kinds of members; those that need no learning are quick.
-        n_members : int, default=2
-            Members of each kind, at most those of this ensemble.
+        member : Member
+            An entry of `members_`.
 
         Returns
         -------
-        GroundMetricEnsemble
-            With `held_out_`, `score_` and `importances_`.
+        GroundMetric
+            The metric.
         """
-        check_is_fitted(self, "metric_")
-        other = clone(self).set_params(n_jobs=None, verbose=0, kinds=kinds, n_members=min(n_members, self.n_members))
-        other.classes_ = self.classes_
-        other._learn_members(self._geometry, replace(self._labels, codes=np.asarray(codes)), self._seed)
-        return other
+        check_is_fitted(self, "fitted_")
+        return member.metric(self.fitted_.geometries[""])
 
 
-def _kernel(distances: np.ndarray) -> tuple[np.ndarray, float]:
-    unit = unit_of(distances)
-    return similarities(distances, unit), unit
+class Refinement:
+    """Training of "learned" members: the triplet loss of `GroundMetricLearner`, from univariate weights."""
+
+    def __init__(self, max_epochs: int) -> None:
+        self.max_epochs = max_epochs
+
+    def __call__(self, D: Distributions, target: Any, start: np.ndarray, seed: int) -> np.ndarray:
+        kind = "classes" if isinstance(target, Classes) else "ordered"
+        return refine_weights(
+            D, _label_codes(target), target.strata, start, target=kind, max_epochs=self.max_epochs, seed=seed
+        )
 
 
-def _shares(
-    said: dict[str, np.ndarray], chance: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
-) -> dict[str, float]:
-    """Weights of the views by what they gain over chance in predicting these distributions."""
-    least = log_likelihood(chance, codes, weights)
-    gains = {name: max(log_likelihood(held_out, codes, weights) - least, 0.0) for name, held_out in said.items()}
-    gains["means"] += _HANDICAP
-    return {name: gain / sum(gains.values()) for name, gain in gains.items()}
-
-
-def _without_data(codes: np.ndarray, fold: list[np.ndarray], n_classes: int) -> np.ndarray:
-    """What would be predicted without looking at the distributions: equal chances, or the mean of the other folds."""
-    if n_classes:
-        return np.full((codes.size, n_classes), 1.0 / n_classes)
-    found = np.empty(codes.size)
-    for part in fold:
-        found[part] = codes[~part].mean()
-    return found
+def fit_cohort(geometries: dict[str, Geometry], cohort: Cohort, settings: Settings) -> FittedEnsemble:
+    """Fit an ensemble to the geometries of a cohort, one for each modality."""
+    return FittedEnsemble.fit(
+        geometries, cohort.target, cohort.groups, cohort.group_names, settings, cohort.folds
+    )  # fmt: skip

@@ -21,7 +21,7 @@ from ..distributions import Distributions
 from ..learning.penalties import has_vanished
 from ..metrics.base import GroundMetric
 from ..supervision.splits import Split
-from ._averages import MOST_COMPONENTS, average_metric, of_unit_spread, reference_metric
+from ..metrics.average import MOST_COMPONENTS, average_metric, of_unit_spread, reference_metric
 from .learner import GroundMetricLearner
 
 SPACES = ("features", "components")

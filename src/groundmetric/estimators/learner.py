@@ -249,6 +249,15 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             The learner itself.
         """
         refuse_groups(other, "fit")
+        run, known, held_out = self._train(X, y, samples, strata, fresh)
+        _warn_of_strata(known, held_out)
+        self._warn_of(run)
+        return self
+
+    def _train(
+        self, X: Any, y: Any, samples: Any = None, strata: Any = None, fresh: Fresh | None = None
+    ) -> tuple[Outcome, Supervision, np.ndarray]:
+        """Fit without warnings; return the run, the supervision, and which distributions were held out."""
         self._check_fresh(X, fresh)
         D, known = self._check_data(X, y, samples, strata)
         D, raw = self._map(D), D
@@ -258,13 +267,11 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         centre, variance = D.moments(weighted=False)  # units are those of the points, whatever mass they have
         scale = np.where(variance > 0, np.sqrt(variance), 1.0)
         held_out = hold_out(known.targets[0].levels, resolve_stopping(self.stopping).validation_fraction, random)
-        _warn_of_strata(known, held_out)
         model = self._model(settings, centre, scale)
         training = Training(D, known, settings, model, scale, held_out, random)
         run = self._run(training, fresh)
         self._keep(run, model.metric(run.kept, D.features, variance), raw)
-        self._warn_of(run)
-        return self
+        return run, known, held_out
 
     def transform(self, X: DistributionsLike) -> np.ndarray:
         """Project points to the learned space.
@@ -446,3 +453,23 @@ def _warn_of_strata(known: Supervision, held_out: np.ndarray) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def refine_weights(
+    D: Distributions, y: np.ndarray, strata: np.ndarray | None, start: np.ndarray, *, target: str, max_epochs: int,
+    seed: int,
+) -> np.ndarray:  # fmt: skip
+    """Learn a diagonal metric from starting weights, without warnings: for ensemble members.
+
+    Returns the starting weights where the penalty has outweighed the labels.
+    """
+    # Weights of standardised features are as large as those that learning starts from by default.
+    first = start * (np.sqrt(start.size) / 16.0 / np.linalg.norm(start))
+    learner = GroundMetricLearner(
+        form="diagonal", init=first, strength=0.01, max_epochs=max_epochs, random_state=seed, target=target
+    )
+    learner._train(D, y, strata=strata)
+    components = learner.metric_.components
+    if not np.any(components) or has_vanished(learner.history_, learner.margin, learner.strength):
+        return start
+    return np.abs(components).sum(axis=0)

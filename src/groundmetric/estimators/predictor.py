@@ -14,14 +14,17 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._internal.files import Damaged
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import aligned, label_array
+from .._internal.validation import ParameterError, aligned, label_array, real_array
 from ..distributions import Distributions
+from ..ensemble import io
+from ..ensemble.predictor import Predictor
+from ..ensemble.targets import Classes
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
-from ._pool import Pool, read_file, unreadable, write_file
-from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
+from .ensemble import GroundMetricEnsemble, SmallSampleWarning, checked_distributions, ordered_values
 
-# A new distribution is far from all when its nearest one is so many times as far as any training distribution's.
+# A new distribution is unfamiliar if its nearest training distribution is this many times as far as that of any training
+# distribution.
 _FAR = 1.5
 
 
@@ -31,25 +34,29 @@ class UnfamiliarWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Predicted:
-    """What is predicted for new distributions.
+    """Predictions for new distributions.
 
     Attributes
     ----------
     values : array of shape (n_distributions, n_classes) or (n_distributions,)
-        Probabilities of the classes, or numbers.
+        Probabilities of the classes, numbers or risks.
     typicality : array of shape (n_distributions,)
-        How usual it is to be as far from the nearest training distribution; see `typicality` of the estimators.
+        Share of training distributions that are as far from their nearest neighbour; see `typicality` of the
+        estimators.
     far : array of bool of shape (n_distributions,)
-        Whether it is so far from all training distributions that what is predicted is a guess.
+        Whether the distribution is unlike all training distributions.
+    small : array of bool of shape (n_distributions,)
+        Whether the distribution has fewer points than training distributions were compared by.
     """
 
     values: np.ndarray
     typicality: np.ndarray
     far: np.ndarray
+    small: np.ndarray
 
 
 class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
-    """Kernel models of all views of an ensemble, pooled by their weights."""
+    """Kernel models of all views of an ensemble, averaged by their stacking weights."""
 
     takes_groups = True
     _target = "classes"
@@ -61,7 +68,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
     def fit(
         self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
     ) -> Self:
-        """Fit the ensemble, and a kernel model to each way in which it compares distributions.
+        """Fit the ensemble, and the kernel models of its views.
 
         Parameters
         ----------
@@ -70,7 +77,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         y : array-like of shape (n_distributions,)
             Classes or numbers; matched by name where they carry names (a Series, a dict).
         groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
+            Outer group of each distribution (the patient of a sample), never divided by a cross-validation fold;
             matched by name where they carry names.
         strata : array-like of shape (n_distributions,) or None, default=None
             Stratum (batch, site) of each distribution, within which labels are compared; matched by name where they
@@ -90,7 +97,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
             ensemble.set_params(random_state=self.random_state)
         D = checked_distributions(self, X, reset=True)
         self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups, strata=strata)
-        self._pool = Pool.of(ensemble)
+        self.predictor_ = Predictor.of(ensemble.fitted_)
         self.metric_ = ensemble.metric_
         return self
 
@@ -100,9 +107,9 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         return tags
 
     def typicality(self, X: DistributionsLike) -> np.ndarray:
-        """How usual it is to be as far from the nearest training distribution as a new one is.
+        """Return how common it is among training distributions to be as far from the nearest one.
 
-        The distances are Euclidean ones between standardised features, which no label has a part in.
+        Distances are Euclidean transport distances between standardised features, which use no label.
 
         Parameters
         ----------
@@ -116,21 +123,22 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
             over their number plus one for a distribution that is farther from all than any of them.
         """
         check_is_fitted(self, "metric_")
-        return self._typicality(self._pool.euclidean_distances(self._checked(X)).min(axis=1))
+        predictor = self.predictor_
+        descriptions = predictor.describe({"": self._checked(X)})
+        return _typicality(*predictor.remoteness(predictor.euclidean_distances(descriptions)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what predictions need to one file, whole or not at all; `load` reads it. No pickle is involved.
+        """Write what predictions need to one file, by an atomic write and without pickle; `load` reads it.
 
-        It holds the models, the members that have a share in predictions, and of the training points those that members
-        have drawn, with the features that these use: a few megabytes where the data have hundreds. An older predictor
-        at this path is replaced; a file of any other kind is an error.
+        The file holds the models, the members, and the drawn training points with the features that members use. An
+        older predictor at this path is replaced; a file of any other kind is an error.
 
         Parameters
         ----------
         path : path-like
             File to write.
         """
-        write_file(path, *self.pack())
+        io.write_file(path, *self.pack())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -163,7 +171,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
             Numbers, and text.
         """
         check_is_fitted(self, "metric_")
-        description, arrays = self._pool.pack()
+        description, arrays = io.pack_predictor(self.predictor_)
         arrays["metric"] = self.metric_.components
         if self.metric_.variances is not None:
             arrays["variances"] = self.metric_.variances
@@ -180,29 +188,50 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
             "text": classes is not None and classes.dtype == object,
             "ensemble": {**given, "kinds": list(kept.kinds)},
             "random_state": self.random_state if isinstance(self.random_state, int) else None,
-            "pool": description,
+            "predictor": description,
         }, arrays
 
     def _pack_more(self) -> dict[str, np.ndarray]:
-        """Arrays that a kind of predictor needs beside those of all."""
+        """Return arrays that a kind of predictor needs beside those of all."""
         return {}
 
     def _unpack_more(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take them from a file, which is not believed."""
-
-    def _typicality(self, nearest: np.ndarray) -> np.ndarray:
-        known = self._pool.nearest
-        return (1 + np.sum(known >= nearest[:, None], axis=1)) / (1 + known.size)
+        """Load and validate the additional arrays."""
 
     def _predict(self, X: Any) -> np.ndarray:
+        predicted, D = self._predict_all(X)
+        for warned, text, category in (
+            (
+                predicted.far,
+                f"farther from all training distributions than {_FAR:g} times the farthest of these: predictions for "
+                "them are extrapolations; check their scale and quality, or train on similar ones",
+                UnfamiliarWarning,
+            ),
+            (
+                predicted.small,
+                f"smaller than the {self.predictor_.scalings[''].n_points} points that distributions are compared "
+                "by, which biases their distances upwards: predict for distributions with more points",
+                SmallSampleWarning,
+            ),
+        ):
+            if warned.any():
+                name = D.names[int(np.argmax(warned))]
+                message = f"{int(warned.sum())} of {len(D)} distributions (e.g. {name!r}) are {text}"
+                warnings.warn(message, category, stacklevel=4)
+        return predicted.values
+
+    def _predict_all(self, X: Any) -> tuple[Predicted, Distributions]:
         check_is_fitted(self, "metric_")
-        D = self._checked(X)
-        distances = self._pool.euclidean_distances(D)
-        self._warn_of_far(distances.min(axis=1), D)
-        return self._pool.predict(D, distances)
+        D, predictor = self._checked(X), self.predictor_
+        descriptions = predictor.describe({"": D})
+        euclidean = predictor.euclidean_distances(descriptions)
+        new, training = predictor.remoteness(euclidean)
+        small = np.isin(np.arange(len(D)), descriptions[""].small)
+        values = predictor.predict(descriptions, euclidean)
+        return Predicted(values, _typicality(new, training), new > _FAR * training.max(), small), D
 
     def predict_all(self, X: DistributionsLike) -> Predicted:
-        """Predictions of new distributions, with how usual these are and which are far from all; without a warning.
+        """Return predictions with typicality and flags instead of warnings.
 
         Parameters
         ----------
@@ -212,44 +241,31 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         Returns
         -------
         Predicted
-            Probabilities of the classes, or numbers; typicality; and which are far.
+            Probabilities of the classes, or numbers; typicality; which are far from all, and which are small.
         """
-        check_is_fitted(self, "metric_")
-        D, pool = self._checked(X), self._pool
-        distances = pool.euclidean_distances(D)
-        nearest, found = distances.min(axis=1), pool.predict(D, distances)
-        values = found if pool.n_classes else pool.mean + pool.spread * found
-        return Predicted(values, self._typicality(nearest), nearest > _FAR * pool.nearest.max())
+        return self._predict_all(X)[0]
 
     def _checked(self, X: Any) -> Distributions:
         D = checked_distributions(self, X, reset=False)
         self.metric_.check_fit(D)
         return D
 
-    def _warn_of_far(self, nearest: np.ndarray, D: Distributions) -> None:
-        far = np.flatnonzero(nearest > _FAR * self._pool.nearest.max())
-        if far.size:
-            warnings.warn(
-                f"{far.size} of {len(D)} distributions (e.g. {D.names[far[0]]!r}) are farther from all training "
-                f"distributions than {_FAR:g} times the farthest among these: what is predicted for them is a guess; "
-                "look at their scale and quality, or train on some like them",
-                UnfamiliarWarning,
-                stacklevel=4,
-            )
+
+def _typicality(new: np.ndarray, training: np.ndarray) -> np.ndarray:
+    return (1 + np.sum(training >= new[:, None], axis=1)) / (1 + training.size)
 
 
 def _one_column(y: Any) -> Any:
-    """Labels in a table of a single column, as scikit-learn takes them: with a warning."""
+    """Return labels of a table with a single column as a vector, with scikit-learn's warning."""
     return column_or_1d(y, warn=True) if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 else y
 
 
 class TransportClassifier(ClassifierMixin, EnsemblePredictor):
     """Probabilities of classes from an ensemble of learned ground metrics.
 
-    A kernel logistic regression reads the out-of-bag distances of each kind of member; two more read Euclidean
-    distances and the means alone, and the nearest under the learned members vote. Their probabilities are averaged by
-    how much better than chance each predicts training distributions that are left out. Classes count the same, whatever
-    their size.
+    Kernel logistic regressions on the views of the ensemble are averaged by stacking weights. Classes have equal
+    weight, whatever their size: probabilities assume that all classes are equally frequent among new distributions,
+    unless `predict_proba` is given their frequencies (`prior`).
 
     Parameters
     ----------
@@ -261,8 +277,8 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
     Attributes
     ----------
     ensemble_ : GroundMetricEnsemble
-        The fitted ensemble, with held-out probabilities of the training distributions in `held_out_`; not of one that
-        was loaded.
+        The fitted ensemble, with held-out probabilities of the training distributions in `held_out_`; absent after
+        `load`.
     metric_ : GroundMetric
         Its metric.
     classes_ : array of shape (n_classes,)
@@ -286,28 +302,49 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
         self.classes_ = self.ensemble_.classes_
         return self
 
-    def predict_proba(self, X: DistributionsLike) -> np.ndarray:
-        """Probability of each class.
+    def predict_proba(self, X: DistributionsLike, prior: LabelsLike | None = None) -> np.ndarray:
+        """Return the probability of each class.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Distributions to classify. The rows of an array are distributions of one point each.
+        prior : array-like of shape (n_classes,), dict or None, default=None
+            Frequency of each class among the distributions to classify, in the order of `classes_` or by class. None:
+            all classes are equally frequent.
 
         Returns
         -------
         array of shape (n_distributions, n_classes)
             Probabilities in the order of `classes_`; each row sums to 1.
         """
-        return self._predict(X)
+        probabilities = self._predict(X)
+        if prior is None:
+            return probabilities
+        weighted = probabilities * self._check_prior(prior)
+        return weighted / weighted.sum(axis=1, keepdims=True)
 
-    def predict(self, X: DistributionsLike) -> np.ndarray:
-        """Most probable class of each distribution.
+    def _check_prior(self, prior: Any) -> np.ndarray:
+        expected = f": expected frequencies of the classes {self.classes_.tolist()}, positive and finite"
+        if hasattr(prior, "keys"):
+            if {str(label) for label in prior.keys()} != {str(label) for label in self.classes_}:  # noqa: SIM118
+                raise ParameterError("prior", dict(prior), expected)
+            by_class = {str(label): value for label, value in prior.items()}
+            prior = [by_class[str(label)] for label in self.classes_]
+        values = np.asarray(real_array(prior, "prior"), dtype=np.float64)
+        if values.shape != self.classes_.shape or not (np.isfinite(values).all() and np.all(values > 0)):
+            raise ParameterError("prior", prior, expected)
+        return values / values.sum()
+
+    def predict(self, X: DistributionsLike, prior: LabelsLike | None = None) -> np.ndarray:
+        """Return the most probable class of each distribution.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Distributions to classify. The rows of an array are distributions of one point each.
+        prior : array-like of shape (n_classes,), dict or None, default=None
+            Frequency of each class, as in `predict_proba`.
 
         Returns
         -------
@@ -315,7 +352,7 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
             Predicted classes.
         """
         check_is_fitted(self, "metric_")
-        return self.classes_[np.argmax(self._predict(X), axis=1)]
+        return self.classes_[np.argmax(self.predict_proba(X, prior), axis=1)]
 
     def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of the predicted classes.
@@ -387,8 +424,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
         array of shape (n_distributions,)
             Predicted numbers.
         """
-        standardised = self._predict(X)
-        return self._pool.mean + self._pool.spread * standardised
+        return self._predict(X)
 
     def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination, R², of the predicted numbers.
@@ -417,7 +453,7 @@ def load_predictor(path: str | os.PathLike[str]) -> Any:
 
     A file may come from anybody, so nothing in it is believed; whatever is wrong is a ValueError that names the file.
     """
-    return unpack_predictor(*read_file(path), os.fspath(path))
+    return unpack_predictor(*io.read_file(path), os.fspath(path))
 
 
 def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> Any:
@@ -425,7 +461,7 @@ def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray],
     try:
         return _unpack(description, arrays)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError, MemoryError) as error:
-        raise unreadable(
+        raise io.unreadable(
             where, error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
         ) from error
 
@@ -434,15 +470,15 @@ def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     kind = {kind.__name__: kind for kind in EnsemblePredictor.__subclasses__()}[description["estimator"]]
     found = kind(GroundMetricEnsemble(**description["ensemble"]), random_state=description["random_state"])
     metric = GroundMetric(arrays["metric"], description["features"], variances=arrays.get("variances"))
-    pool = Pool.unpack(description["pool"], arrays, metric.n_features)
+    predictor = io.unpack_predictor(description["predictor"], arrays, metric.n_features)
     if isinstance(found, TransportClassifier):
         classes = arrays["classes"]
-        if classes.shape != (pool.n_classes,) or pool.n_classes < 2:
-            raise Damaged(f"there are classes of shape {classes.shape} for {pool.n_classes} of them")
+        if not isinstance(predictor.target, Classes) or classes.shape != (predictor.target.n_classes,):
+            raise Damaged(f"there are classes of shape {classes.shape}, which do not fit the models")
         found.classes_ = classes.astype(str).astype(object) if description["text"] else classes
-    elif pool.n_classes:
+    elif isinstance(predictor.target, Classes):
         raise Damaged("a regressor has classes")
-    found._pool, found.metric_, found.n_features_in_ = pool, metric, metric.n_features
+    found.predictor_, found.metric_, found.n_features_in_ = predictor, metric, metric.n_features
     if description["named"]:
         found.feature_names_in_ = np.array(metric.features, dtype=object)
     found._unpack_more(arrays)

@@ -20,7 +20,7 @@ from ..distributions import Distributions, as_distributions
 from ..learning.options import resolve_form
 from ..metrics.base import Cost, GroundMetric
 from ..supervision.splits import Split, folds, group_list, number_groups, shuffled
-from ._averages import average_metric, reference_metric
+from ..metrics.average import average_metric, reference_metric
 from ._base import GroundMetricMethod
 from .grid import (
     BLIND,

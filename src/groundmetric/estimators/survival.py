@@ -15,11 +15,10 @@ from ..supervision.survival import (
     SurvivalTimes,
     check_comparable,
     concordance,
-    expected_percentiles,
     kaplan_meier,
     read_survival,
 )
-from .ensemble import GroundMetricEnsemble, checked_distributions
+from .ensemble import checked_distributions
 from .predictor import EnsemblePredictor, Predicted
 
 # Width of the kernel between risks, in standard deviations times n^(-1/5): Silverman's rule.
@@ -29,15 +28,15 @@ _WIDTH = 1.06
 class TransportSurvival(EnsemblePredictor):
     """Risk of an event (death, relapse) from an ensemble of learned ground metrics.
 
-    Right-censored times become numbers: the percentile of survival of each patient by Kaplan–Meier, of a censored one
-    the expected percentile (see `groundmetric.learning.survival_percentiles`). From these an ensemble learns, as
-    `TransportRegressor` does. A survival curve is the Kaplan–Meier estimate among training patients of similar risk,
-    by the risk that was predicted for them while they were left out.
+    Right-censored times become numbers: the percentile of survival of each patient by Kaplan–Meier, for a censored one
+    the expected percentile (see `groundmetric.learning.survival_percentiles`). An ensemble is fitted to these; the
+    percentiles for the prediction of a fold use the times of the other folds only. A survival curve is the Kaplan–Meier
+    estimate among training patients of similar held-out risk.
 
     Parameters
     ----------
     ensemble : GroundMetricEnsemble or None, default=None
-        Ensemble, a copy of which is fitted with ``target="ordered"``. None: one with default parameters.
+        Ensemble, a copy of which is fitted with ``target="survival"``. None: one with default parameters.
     random_state : int, RandomState or None, default=None
         Seed of the ensemble; None keeps that of `ensemble`.
 
@@ -48,10 +47,10 @@ class TransportSurvival(EnsemblePredictor):
     metric_ : GroundMetric
         Its metric.
     held_out_risk_ : array of shape (n_distributions,)
-        Risk predicted for each training distribution while it was left out.
+        Held-out risk of each training distribution.
     concordance_ : float
-        Harrell's C of `held_out_risk_`, between patients who were left out at the same time: what to expect for new
-        patients. NaN where no two such patients are comparable.
+        Harrell's C of `held_out_risk_` between patients of the same fold, an estimate for new patients. NaN where no
+        two such patients are comparable.
     n_features_in_ : int
         Number of features of the points.
 
@@ -64,7 +63,7 @@ class TransportSurvival(EnsemblePredictor):
     ((4,), (4, 2))
     """
 
-    _target = "ordered"
+    _target = "survival"
     _times: SurvivalTimes
     held_out_risk_: np.ndarray
 
@@ -93,10 +92,10 @@ class TransportSurvival(EnsemblePredictor):
         D = checked_distributions(self, X, reset=True)
         times = read_survival(y, D.roll)
         check_comparable(times)
-        super().fit(D, expected_percentiles(times), groups, strata)
+        super().fit(D, y, groups, strata)
         self._times = times
         self.held_out_risk_ = 1.0 - self.ensemble_.held_out_
-        self.concordance_ = concordance(times, self.held_out_risk_, _fold_numbers(self.ensemble_))
+        self.concordance_ = concordance(times, self.held_out_risk_, self.ensemble_.folds_)
         return self
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
@@ -112,8 +111,7 @@ class TransportSurvival(EnsemblePredictor):
         array of shape (n_distributions,)
             Risks; the higher, the earlier the event. They are predicted numbers: some may be beyond 0 or 1.
         """
-        standardised = self._predict(X)
-        return 1.0 - (self._pool.mean + self._pool.spread * standardised)
+        return 1.0 - self._predict(X)
 
     def predict_all(self, X: DistributionsLike) -> Predicted:
         """Risks of new distributions, with how usual these are and which are far from all; without a warning.
@@ -189,7 +187,7 @@ class TransportSurvival(EnsemblePredictor):
 
     def _unpack_more(self, arrays: dict[str, np.ndarray]) -> None:
         time, event, risk = (arrays[name] for name in ("time", "event", "held_out_risk"))
-        shape, kinds = self._pool.codes.shape, (time.dtype.kind, event.dtype.kind, risk.dtype.kind)
+        shape, kinds = (len(self.predictor_.names),), (time.dtype.kind, event.dtype.kind, risk.dtype.kind)
         if {time.shape, event.shape, risk.shape} != {shape} or kinds != ("f", "b", "f"):
             raise Damaged(f"there are survival times of shape {time.shape} for {shape[0]} distributions")
         if not np.all(time >= 0) or not np.isfinite(time + risk).all() or not event.any():
@@ -197,8 +195,3 @@ class TransportSurvival(EnsemblePredictor):
         self._times, self.held_out_risk_ = SurvivalTimes(time, event), risk
         self.concordance_ = float(arrays["concordance"])
 
-
-def _fold_numbers(ensemble: GroundMetricEnsemble) -> np.ndarray:
-    """Number of the fold in which each distribution was left out."""
-    folds = ensemble._folds(ensemble._codes, ensemble._labels.groups, ensemble._seed)
-    return np.argmax(folds, axis=0)

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 from ..distributions import Distributions
-from ..metrics.base import Cost, GroundMetric
+from .base import Cost, GroundMetric
 
 # Components that an average keeps at most: with so few, costs are filled inside the solver.
 MOST_COMPONENTS = 25

@@ -1,0 +1,288 @@
+"""Geometry of a cohort: everything an ensemble computes from the points without using a label.
+
+One geometry serves all members, all cross-validation folds and all permutations of the labels. Every distribution is
+represented by the same number of points, drawn once and keyed by its name: empirical Wasserstein distances grow as
+samples get smaller, so with unequal numbers of points the number itself would act as a feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.extmath import randomized_svd
+
+from .._internal.keyed import keyed_generator
+from ..distances import pairwise_distances
+from ..distributions import Distributions
+from .targets import centre_within
+
+# Points per distribution in means, standard deviations and quantile functions, which are cheap.
+_MAX_MARGINAL_POINTS = 1000
+# Quantiles that describe a feature of a distribution.
+_N_QUANTILES = 20
+# Principal components that Euclidean transport uses where there are more features.
+MAX_EUCLIDEAN_COMPONENTS = 50
+# Points from which principal components and the width of mean embeddings are estimated.
+_MAX_ESTIMATION_POINTS = 4000
+# Bandwidths of mean embeddings, in units of the median distance between points, and random features of each.
+BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
+_N_FREQUENCIES = 200
+# Entries of the array of 1-D distances (400 MB): beyond, each distribution is compared with a subset of the others.
+_MAX_MARGINAL_ENTRIES = 10**8
+# Features whose quantiles are computed at a time.
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Label-free transformation of points, by which training and new distributions become comparable.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of the subsamples.
+    n_points, n_marginal_points : int
+        Points per distribution in transport, and in statistics of single features.
+    centre, scale : array of shape (n_features,)
+        Mean and standard deviation of each feature over the subsamples; the scale of a constant feature is infinite.
+    axes : array of shape (n_components, n_features) or None
+        Principal axes of the standardised features for Euclidean transport; None: the features themselves.
+    width : float
+        Median distance between points in that space, the unit of the bandwidths of mean embeddings.
+    """
+
+    seed: int
+    n_points: int
+    n_marginal_points: int
+    centre: np.ndarray
+    scale: np.ndarray
+    axes: np.ndarray | None
+    width: float
+
+    @classmethod
+    def fit(cls, D: Distributions, seed: int, max_points: int) -> Scaling:
+        """Estimate the transformation from training distributions."""
+        n_marginal_points = D.common_size(_MAX_MARGINAL_POINTS)
+        drawn = D.equalize(n_marginal_points, random_state=seed)
+        centre, variance = drawn.moments(weighted=False)
+        scale = np.where(variance > 0, np.sqrt(variance), np.inf)
+        n_rows = drawn.points.shape[0]
+        rows = np.linspace(0, n_rows - 1, min(_MAX_ESTIMATION_POINTS, n_rows)).astype(np.intp)
+        points = standardise(drawn.points[rows], centre, scale)
+        axes = None
+        if points.shape[1] > MAX_EUCLIDEAN_COMPONENTS:
+            n_components = min(MAX_EUCLIDEAN_COMPONENTS, *points.shape)
+            axes = randomized_svd(points - points.mean(axis=0), n_components, random_state=0)[2]
+        z = points if axes is None else points @ axes.T
+        gaps = np.linalg.norm(z - np.roll(z, max(1, len(z) // 3), axis=0), axis=1)
+        width = float(np.median(gaps)) or 1.0
+        return cls(seed, D.common_size(max_points), n_marginal_points, centre, scale, axes, width)
+
+    def describe(self, D: Distributions) -> Description:
+        """Return the description of training or new distributions; it does not depend on the others in `D`."""
+        drawn = D.equalize(self.n_marginal_points, random_state=self.seed)
+        # The points for transport are a part of those for single features.
+        few = drawn.equalize(self.n_points, random_state=self.seed)
+        return Description(self, drawn, few, D.sizes)
+
+    def frequencies(self, bandwidth: float, n_components: int) -> np.ndarray:
+        """Return the random frequencies of a mean embedding."""
+        random = keyed_generator(self.seed, "frequencies", bandwidth)
+        return random.normal(size=(n_components, _N_FREQUENCIES)) / (self.width * bandwidth)
+
+
+class Description:
+    """What the views read of distributions: equal-sized subsamples and features computed from them.
+
+    Attributes
+    ----------
+    scaling : Scaling
+        The transformation.
+    drawn : Distributions
+        Points for statistics of single features, in the units of the input.
+    few : Distributions
+        Points for transport, in the units of the input.
+    sizes : array of shape (n_distributions,)
+        Number of points before the draw.
+    """
+
+    def __init__(self, scaling: Scaling, drawn: Distributions, few: Distributions, sizes: np.ndarray) -> None:
+        self.scaling, self.drawn, self.few, self.sizes = scaling, drawn, few, sizes
+
+    def __len__(self) -> int:
+        return len(self.few)
+
+    @property
+    def small(self) -> np.ndarray:
+        """Indices of distributions with fewer points than others are compared with."""
+        return np.flatnonzero(self.sizes < self.scaling.n_points)
+
+    def columns(self, columns: np.ndarray) -> Distributions:
+        """Return the points for transport with these standardised features."""
+        scaling = self.scaling
+        points = standardise(self.few.points[:, columns], scaling.centre[columns], scaling.scale[columns])
+        return self.few.with_points(points)
+
+    @cached_property
+    def euclidean(self) -> Distributions:
+        """Points for transport, standardised and projected to the principal axes."""
+        points, axes = standardise(self.few.points, self.scaling.centre, self.scaling.scale), self.scaling.axes
+        return self.few.with_points(points if axes is None else points @ axes.T)
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """Standardised means, (n_distributions, n_features)."""
+        return (self.drawn.means() - self.scaling.centre) / self.scaling.scale
+
+    @cached_property
+    def deviations(self) -> np.ndarray:
+        """Standard deviations in units of the scale, (n_distributions, n_features)."""
+        deviations = np.empty((len(self), self.drawn.shape[1]))
+        for d in range(len(self)):
+            part = self.drawn[[d]]
+            deviations[d] = np.sqrt(part.moments()[1]) / self.scaling.scale
+        return deviations
+
+    @property
+    def moments(self) -> np.ndarray:
+        """Means and standard deviations side by side, (n_distributions, 2 n_features)."""
+        return np.hstack([self.means, self.deviations])
+
+    @cached_property
+    def embedding(self) -> np.ndarray:
+        """Kernel mean embeddings by random Fourier features, at all bandwidths, (n_distributions, n_columns)."""
+        z = self.euclidean
+        blocks = []
+        for bandwidth in BANDWIDTHS:
+            phases = z.points @ self.scaling.frequencies(bandwidth, z.shape[1])
+            blocks += [z.with_points(np.cos(phases)).means(), z.with_points(np.sin(phases)).means()]
+        return np.hstack(blocks)
+
+    @cached_property
+    def quantiles(self) -> np.ndarray:
+        """Quantile functions of standardised features, float32 of shape (n_distributions, n_quantiles, n_features)."""
+        return self.quantiles_of(np.arange(self.drawn.shape[1]))
+
+    def quantiles_of(self, columns: np.ndarray) -> np.ndarray:
+        """Return the quantile functions of some features."""
+        if "quantiles" in vars(self):
+            return self.quantiles[:, :, columns]
+        levels = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
+        D, scaling = self.drawn, self.scaling
+        quantiles = np.empty((len(D), _N_QUANTILES, columns.size), dtype=np.float32)
+        for d in range(len(D)):
+            rows = slice(D.bounds[d], D.bounds[d + 1])
+            masses = None if D.uniform[d] else D.weights[rows]
+            for low in range(0, columns.size, _BLOCK):
+                block = columns[low : low + _BLOCK]
+                values = standardise(D.points[rows][:, block], scaling.centre[block], scaling.scale[block])
+                quantiles[d, :, low : low + _BLOCK] = _quantiles(values, masses, levels)
+        return quantiles
+
+
+class Geometry:
+    """The training distributions of an ensemble without their labels.
+
+    Parameters
+    ----------
+    D : Distributions
+        Training distributions, in the order of their names.
+    seed : int
+        Seed of the subsamples.
+    max_points : int
+        Points per distribution in transport, at most.
+    strata : array of int of shape (n_distributions,) or None, default=None
+        Statistics of single features are relative to the mean of the stratum.
+
+    Attributes
+    ----------
+    names : list
+        Names of the distributions.
+    features : list of str or None
+        Names of the features.
+    scaling : Scaling
+        Transformation for new distributions.
+    description : Description
+        Subsamples and features of the training distributions.
+    variances : array of shape (n_features,)
+        Variance of each feature over all training points.
+    """
+
+    def __init__(self, D: Distributions, seed: int, max_points: int, strata: np.ndarray | None = None) -> None:
+        self.names, self.features, self.strata = list(D.names), D.features, strata
+        self.scaling = Scaling.fit(D, seed, max_points)
+        self.description = self.scaling.describe(D)
+        self.variances = np.where(np.isfinite(self.scaling.scale), self.scaling.scale**2, 0.0)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def n_features(self) -> int:
+        return self.scaling.scale.size
+
+    @cached_property
+    def euclidean_distances(self) -> np.ndarray:
+        """Euclidean transport distances between the training distributions."""
+        return pairwise_distances(self.description.euclidean)
+
+    @cached_property
+    def quantiles(self) -> np.ndarray:
+        """Quantile functions of the training distributions, relative to the mean of their stratum."""
+        quantiles = self.description.quantiles
+        return quantiles if self.strata is None else centre_within(quantiles, self.strata)
+
+    @cached_property
+    def marginals(self) -> Marginals:
+        """1-D transport distances of single features between the training distributions."""
+        return Marginals.of(self.quantiles, self.names, self.scaling.seed)
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """1-D transport distances of each feature from every distribution to its partners.
+
+    Partners are all other distributions or, in cohorts too large for that, a subset keyed by name.
+
+    Attributes
+    ----------
+    partners : array of int of shape (n_distributions, n_partners)
+        Partners of each distribution.
+    values : array of float32 of shape (n_distributions, n_partners, n_features)
+        Distances.
+    """
+
+    partners: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, quantiles: np.ndarray, names: Sequence[Any], seed: int) -> Marginals:
+        n, _, n_features = quantiles.shape
+        count = min(n - 1, max(2, _MAX_MARGINAL_ENTRIES // (n * n_features)))
+        partners, values = np.empty((n, count), dtype=np.intp), np.empty((n, count, n_features), dtype=np.float32)
+        for i in range(n):
+            others = np.delete(np.arange(n), i)
+            if count < n - 1:
+                others = np.sort(keyed_generator(seed, "partners", names[i]).choice(others, count, replace=False))
+            partners[i], values[i] = others, np.abs(quantiles[others] - quantiles[i]).mean(axis=1)
+        return cls(partners, values)
+
+
+def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return dense float64 points in units of the scale; constant features (infinite scale) become 0."""
+    dense = points.toarray() if sparse.issparse(points) else points
+    return (np.asarray(dense, dtype=np.float64) - centre) / scale
+
+
+def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray) -> np.ndarray:
+    if masses is None:
+        return np.quantile(values, levels, axis=0, method="hazen")
+    order = np.argsort(values, axis=0)
+    below = np.cumsum(masses[order], axis=0) / masses.sum()
+    rows = np.stack([np.argmax(below >= level - 1e-12, axis=0) for level in levels])
+    return np.take_along_axis(np.take_along_axis(values, order, axis=0), rows, axis=0)

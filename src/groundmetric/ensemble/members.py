@@ -1,0 +1,190 @@
+"""Ensemble members: ground metrics learned on unions of cross-validation folds.
+
+A member is a diagonal metric on standardised features. There are three kinds:
+
+- "univariate": the weight of a feature is a moderated t statistic over distributions: how much farther distributions
+  are from unlike than from like ones if only this feature is transported.
+- "anova": the weight is a moderated F statistic of the quantile functions of the feature.
+- "learned": the weights of "univariate" are the start of a `GroundMetricLearner` with a diagonal form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._internal.keyed import keyed_generator
+from ..distributions import Distributions
+from ..metrics.base import GroundMetric
+from .geometry import Geometry, Marginals
+from .targets import Classes, Target, centre_within
+
+KINDS = ("univariate", "anova", "learned")
+# Features that a member uses at least and at most.
+_MIN_FEATURES, _MAX_FEATURES = 3, 50
+# Residual variances are moderated by this share of their median: a feature that hardly varies among a few distributions
+# may do so among others.
+_VARIANCE_FLOOR = 0.05
+
+# From the distributions a member is trained on (its features only), their target and strata, starting weights and a
+# seed to learned weights.
+Refine = Callable[[Distributions, Target, np.ndarray, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A diagonal metric learned on some of the distributions.
+
+    Attributes
+    ----------
+    kind : str
+        How the weights were learned.
+    left_out : tuple of int
+        Cross-validation folds that the member was not trained on.
+    trained_on : array of bool of shape (n_distributions,)
+        Distributions that the member was trained on.
+    columns : array of int of shape (n_used,)
+        Features with a weight.
+    weights : array of shape (n_used,)
+        Weights of the standardised features.
+    """
+
+    kind: str
+    left_out: tuple[int, ...]
+    trained_on: np.ndarray
+    columns: np.ndarray
+    weights: np.ndarray
+
+    def metric(self, geometry: Geometry) -> GroundMetric:
+        """Return the member as ground metric for points in the units of the input."""
+        components = np.zeros((self.columns.size, geometry.n_features))
+        components[np.arange(self.columns.size), self.columns] = self.weights / geometry.scaling.scale[self.columns]
+        return GroundMetric(components, geometry.features, variances=geometry.variances)
+
+    def squares(self, n_features: int) -> np.ndarray:
+        """Return the share of each standardised feature in the squared weights, which is its importance."""
+        squares = np.zeros(n_features)
+        squares[self.columns] = self.weights**2
+        return squares / (squares.sum() or 1.0)
+
+
+def train_members(
+    geometry: Geometry,
+    target: Target,
+    folds: np.ndarray,
+    kinds: Sequence[str],
+    left_out: tuple[int, ...],
+    refine: Refine,
+) -> list[Member]:
+    """Train one member of each kind on the folds that are not left out."""
+    trained_on = ~np.isin(folds, left_out)
+    rows = np.flatnonzero(trained_on)
+    known = target.subset(rows)
+    members = []
+    start = None
+    for kind in kinds:
+        if kind == "anova":
+            weights = _anova_weights(geometry.quantiles[rows], known)
+        else:
+            if start is None:
+                start = strongest_features(separation(geometry.marginals, known, rows, len(geometry)))
+            weights = start
+        columns = np.flatnonzero(weights)
+        values = weights[columns] / np.linalg.norm(weights)
+        if kind == "learned":
+            seed = int(keyed_generator(geometry.scaling.seed, "member", *left_out).integers(2**31))
+            values = refine(geometry.description.columns(columns)[rows], known, values, seed)
+            columns, values = columns[values != 0], values[values != 0]
+        members.append(Member(kind, left_out, trained_on, columns, values))
+    return members
+
+
+def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:
+    """Return a moderated t statistic per feature: distance to unlike minus distance to like distributions.
+
+    With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are. The
+    standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu 2001): of a few
+    distributions, some features have a small error by chance.
+    """
+    place = np.full(n, -1)
+    place[rows] = np.arange(rows.size)
+    gains = []
+    for i, row in enumerate(rows):
+        partners = place[marginals.partners[row]]
+        inside = partners >= 0
+        contrast = _contrast(target, i, partners[inside])
+        if contrast is not None:
+            values = marginals.values[row] if inside.all() else marginals.values[row][inside]
+            gains.append(contrast.astype(np.float32) @ values)
+    if len(gains) < 2:
+        return np.zeros(marginals.values.shape[2])
+    stacked = np.array(gains, dtype=np.float64)
+    error = stacked.std(axis=0, ddof=1) / np.sqrt(len(stacked))
+    return stacked.mean(axis=0) / (error + np.median(error) + 1e-9)
+
+
+def _contrast(target: Any, i: int, partners: np.ndarray) -> np.ndarray | None:
+    """Return weights of the partners, of sum 0: unlike ones minus like ones; None if only one of both occurs."""
+    if not isinstance(target, Classes):
+        gaps = np.abs(target.values[partners] - target.values[i])
+        centred = gaps - gaps.mean() if gaps.size else gaps
+        total = np.abs(centred).sum()
+        return centred / total if total > 0 else None
+    codes, own = target.codes[partners], target.codes[i]
+    like = codes == own
+    others = [codes == c for c in np.unique(codes) if c != own]
+    if not like.any() or not others:
+        return None
+    weights = np.zeros(codes.size)
+    weights[like] = -1.0 / like.sum()
+    for unlike in others:
+        weights[unlike] = 1.0 / (unlike.sum() * len(others))
+    return weights
+
+
+def _anova_weights(quantiles: np.ndarray, target: Any) -> np.ndarray:
+    """Return weights by the variance of the quantile functions that labels explain, over the residual variance."""
+    n, n_quantiles, n_features = quantiles.shape
+    if isinstance(target, Classes):
+        columns = (target.codes[:, None] == np.unique(target.codes)).astype(np.float64)
+    else:
+        columns = target.values[:, None]
+    columns = centre_within(columns, target.strata)
+    basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    basis = basis[:, sizes > 1e-9 * max(sizes[0], 1e-300)]
+    centred = centre_within(quantiles.reshape(n, -1), target.strata)
+    explained = np.square(basis.T.astype(centred.dtype) @ centred).sum(axis=0)
+    total = np.einsum("ij,ij->j", centred, centred)
+    between, residual = (
+        part.reshape(n_quantiles, n_features).sum(axis=0, dtype=np.float64)
+        for part in (explained, np.maximum(total - explained, 0.0))
+    )
+    n_means = 1 if target.strata is None else np.unique(target.strata).size
+    residual /= max(n - n_means - basis.shape[1], 1)
+    floor = _VARIANCE_FLOOR * float(np.median(residual)) + 1e-12 * max(float(total.max(initial=0.0)), 1e-300)
+    ratio = between / max(basis.shape[1], 1) / (residual + floor)
+    deviation = np.sqrt(residual / n_quantiles)
+    deviation = deviation + np.median(deviation)
+    return strongest_features(ratio / np.where(deviation > 0, deviation, 1.0))
+
+
+def strongest_features(statistics: np.ndarray) -> np.ndarray:
+    """Return the statistics as weights: 0 below 0 and beyond the strongest fifty.
+
+    Where fewer than three features have a positive statistic, the best three have equal weights.
+
+    >>> strongest_features(np.array([0.5, -1.0, 2.0, 0.1, 0.0])).tolist()
+    [0.5, 0.0, 2.0, 0.1, 0.0]
+    >>> strongest_features(np.array([-0.5, -1.0, -2.0, -3.0])).tolist()
+    [1.0, 1.0, 1.0, 0.0]
+    """
+    order = np.argsort(-statistics, kind="stable")
+    weights = np.maximum(statistics, 0.0)
+    if np.count_nonzero(weights) < min(_MIN_FEATURES, weights.size):
+        weights = np.zeros(statistics.size)
+        weights[order[:_MIN_FEATURES]] = 1.0
+    weights[order[_MAX_FEATURES:]] = 0.0
+    return weights

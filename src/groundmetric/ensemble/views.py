@@ -1,0 +1,249 @@
+"""Views: ways to turn distributions into a kernel, with the same kind of kernel for new distributions.
+
+A view has `kernel(fold)` between training distributions, `kernel_to(description)` from new ones, and `distances`
+between training distributions for maps. `kernel(fold)` is the kernel for predicting that cross-validation fold: it uses
+no label of the fold. Views without labels have one kernel for all folds.
+
+A view that was loaded from a file has what `kernel_to` needs, without `distances` and `kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from ..distances import pairwise_distances
+from ..distributions import Distributions
+from .geometry import Description, Geometry
+from .members import Member
+
+EUCLIDEAN = "euclidean"
+# Views of features of single distributions, by attribute of `Description`.
+LINEAR = ("means", "moments", "embedding")
+MARGINAL = "marginal"
+
+
+class View(Protocol):
+    """A kernel between distributions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def distances(self) -> np.ndarray:
+        """Distances between training distributions, in units of their median."""
+        ...
+
+    def kernel(self, fold: int | None = None) -> np.ndarray:
+        """Return the kernel between training distributions; with `fold`, that for predicting this fold."""
+        ...
+
+    def kernel_to(self, description: Description) -> np.ndarray:
+        """Return the kernel between new distributions (rows) and the training distributions."""
+        ...
+
+
+def median_distance(distances: np.ndarray) -> float:
+    """Return the median off-diagonal distance; 1 if it is 0."""
+    off_diagonal = distances[~np.eye(len(distances), dtype=bool)]
+    return (float(np.median(off_diagonal)) or 1.0) if off_diagonal.size else 1.0
+
+
+def replace_diagonal(kernel: np.ndarray) -> np.ndarray:
+    """Return the kernel with the largest other entry of each row on the diagonal.
+
+    A kernel of distances has 1 there, although an independent sample of the same distribution would not be at distance
+    0. A model would use these entries to explain training labels and be timid about new samples.
+    """
+    replaced = kernel.copy()
+    np.fill_diagonal(replaced, 0.0)
+    np.fill_diagonal(replaced, replaced.max(axis=1))
+    return replaced
+
+
+@dataclass(frozen=True)
+class EuclideanView:
+    """exp(-distance / median) of Euclidean transport between standardised points.
+
+    Attributes
+    ----------
+    points : Distributions
+        Training points, standardised and projected to the principal axes.
+    unit : float
+        Median distance between training distributions.
+    nearest : array of shape (n_distributions,)
+        Distance from each training distribution to the nearest other one, in units of the median.
+    """
+
+    points: Distributions
+    unit: float
+    nearest: np.ndarray
+    distances: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    name: str = EUCLIDEAN
+
+    @classmethod
+    def fit(cls, geometry: Geometry) -> EuclideanView:
+        unit = median_distance(geometry.euclidean_distances)
+        distances = geometry.euclidean_distances / unit
+        nearest = (distances + np.diag(np.full(len(distances), np.inf))).min(axis=1)
+        return cls(geometry.description.euclidean, unit, nearest, distances)
+
+    def kernel(self, fold: int | None = None) -> np.ndarray:
+        return replace_diagonal(np.exp(-self.distances))
+
+    def distances_to(self, description: Description) -> np.ndarray:
+        """Return distances from new distributions (rows) to the training distributions, in units of the median."""
+        return pairwise_distances(description.euclidean, self.points) / self.unit
+
+    def kernel_to(self, description: Description) -> np.ndarray:
+        return np.exp(-self.distances_to(description))
+
+
+@dataclass(frozen=True)
+class LinearView:
+    """Inner products of features of distributions, each standardised over the training distributions.
+
+    Attributes
+    ----------
+    name : str
+        Attribute of `Description` with the features.
+    mean, scale : array of shape (n_columns,)
+        By which features are standardised.
+    x : array of shape (n_distributions, n_columns)
+        Standardised features of the training distributions.
+    """
+
+    name: str
+    mean: np.ndarray
+    scale: np.ndarray
+    x: np.ndarray
+
+    @classmethod
+    def fit(cls, geometry: Geometry, name: str) -> LinearView:
+        x = getattr(geometry.description, name)
+        mean, deviation = x.mean(axis=0), x.std(axis=0)
+        varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
+        scale = np.where(varies, deviation, np.inf) * np.sqrt(x.shape[1])
+        return cls(name, mean, scale, (x - mean) / scale)
+
+    @property
+    def distances(self) -> np.ndarray:
+        distances = cdist(self.x, self.x)
+        return distances / median_distance(distances)
+
+    def kernel(self, fold: int | None = None) -> np.ndarray:
+        return self.x @ self.x.T
+
+    def kernel_to(self, description: Description) -> np.ndarray:
+        return (getattr(description, self.name) - self.mean) / self.scale @ self.x.T
+
+
+@dataclass(frozen=True)
+class MemberView:
+    """Kernels of learned metrics, averaged over the members that were trained on none of the samples involved.
+
+    The entry of training samples i and j averages members that leave out their folds F(i) and F(j) and, for predicting
+    fold f, also f. The entry of a new sample and j averages members that leave out F(j): training and prediction see
+    the same kind of distance. Subclasses define the distances under a member.
+
+    Attributes
+    ----------
+    name : str
+        Name of the view.
+    members : list of Member
+        Members of one kind.
+    units : list of float
+        Median distance under each member between distributions that it was not trained on.
+    description : Description
+        The training distributions; at least the features that members use.
+    blocks : list of array of shape (n_distributions, n_distributions)
+        Distances under each member in these units; entries of distributions that it was trained on are ignored.
+    """
+
+    name: str
+    members: list[Member]
+    units: list[float]
+    description: Description
+    blocks: list[np.ndarray] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def fit(cls, name: str, geometry: Geometry, members: Sequence[Member]) -> MemberView:
+        view = cls(name, list(members), [], geometry.description)
+        for member in view.members:
+            out = np.flatnonzero(~member.trained_on)
+            block = np.zeros((member.trained_on.size, member.trained_on.size))
+            block[np.ix_(out, out)] = within = view.member_distances(member, geometry.description, out, out)
+            view.units.append(median_distance(within))
+            view.blocks.append(block / view.units[-1])
+        return view
+
+    def member_distances(
+        self, member: Member, description: Description, rows: np.ndarray, columns: np.ndarray
+    ) -> np.ndarray:
+        """Return distances from distributions `rows` of a description to the training distributions `columns`."""
+        raise NotImplementedError
+
+    @property
+    def distances(self) -> np.ndarray:
+        distances = self._average(self.blocks, None)
+        np.fill_diagonal(distances, 0.0)
+        return distances
+
+    def kernel(self, fold: int | None = None) -> np.ndarray:
+        return replace_diagonal(self._average([np.exp(-block) for block in self.blocks], fold))
+
+    def _average(self, blocks: Sequence[np.ndarray], fold: int | None) -> np.ndarray:
+        total, count = np.zeros_like(blocks[0]), np.zeros_like(blocks[0])
+        for member, block in zip(self.members, blocks, strict=True):
+            if fold is None or fold in member.left_out:
+                pairs = np.ix_(~member.trained_on, ~member.trained_on)
+                total[pairs] += block[pairs]
+                count[pairs] += 1.0
+        return total / np.maximum(count, 1.0)
+
+    def kernel_to(self, description: Description) -> np.ndarray:
+        total = np.zeros((len(description), self.members[0].trained_on.size))
+        count = np.zeros(total.shape[1])
+        for member, unit in zip(self.members, self.units, strict=True):
+            out = np.flatnonzero(~member.trained_on)
+            distances = self.member_distances(member, description, np.arange(len(description)), out)
+            total[:, out] += np.exp(-distances / unit)
+            count[out] += 1.0
+        return total / count
+
+
+@dataclass(frozen=True)
+class TransportView(MemberView):
+    """exp(-distance / median) of transport under the learned metrics of one kind."""
+
+    def member_distances(
+        self, member: Member, description: Description, rows: np.ndarray, columns: np.ndarray
+    ) -> np.ndarray:
+        training = _weighted(self.description, member, columns)
+        if description is self.description and rows is columns:
+            return pairwise_distances(training)
+        return pairwise_distances(_weighted(description, member, rows), training)
+
+
+@dataclass(frozen=True)
+class MarginalView(MemberView):
+    """exp(-distance / median) of the weighted sum of 1-D transport distances of single features."""
+
+    def member_distances(
+        self, member: Member, description: Description, rows: np.ndarray, columns: np.ndarray
+    ) -> np.ndarray:
+        # The sum of weighted 1-D distances is the Manhattan distance between weighted quantile functions.
+        new, training = (
+            (part.quantiles_of(member.columns)[chosen] * member.weights).reshape(chosen.size, -1)
+            for part, chosen in ((description, rows), (self.description, columns))
+        )
+        return cdist(new, training, "cityblock")
+
+
+def _weighted(description: Description, member: Member, rows: np.ndarray) -> Distributions:
+    D = description.columns(member.columns)[rows]
+    return D.with_points(D.points * member.weights)
