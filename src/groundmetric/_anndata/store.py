@@ -140,7 +140,7 @@ class EnsembleResults:
             held_out=ensemble.held_out_,
             out_of_bag=ensemble.distances_,
             score=float(ensemble.score_),
-            weights={name: float(weight) for name, weight in ensemble.weights_.items()},
+            weights={name: float(weight) for name, weight in ensemble.metric_weights_.items()},
             interval=importance_interval(ensemble.metric_.importance(), _counted(ensemble)),
             selected=selected_by_members(ensemble),
             n_members=len(ensemble.members_),
@@ -229,9 +229,8 @@ class EnsembleResults:
 
 
 def _counted(ensemble: GroundMetricEnsemble) -> np.ndarray:
-    """Importances of the members whose kind has a weight in the metric; of all where none has."""
-    weights = [ensemble.weights_[member.kind] for member in ensemble.members_]
-    return ensemble.importances_[np.array(weights) > 0] if max(weights) > 0 else ensemble.importances_
+    """Importances of all members; of a cohort too small for members, that of the metric."""
+    return ensemble.importances_ if len(ensemble.members_) else ensemble.metric_.importance()[None]
 
 
 def selected_by_members(ensemble: GroundMetricEnsemble) -> np.ndarray:

@@ -468,7 +468,8 @@ def refine_weights(
     learner = GroundMetricLearner(
         form="diagonal", init=first, strength=0.01, max_epochs=max_epochs, random_state=seed, target=target
     )
-    learner._train(D, y, strata=strata)
+    if learner._train(D, y, strata=strata)[0].interrupted:
+        raise KeyboardInterrupt
     components = learner.metric_.components
     if not np.any(components) or has_vanished(learner.history_, learner.margin, learner.strength):
         return start

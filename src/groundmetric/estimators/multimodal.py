@@ -1,61 +1,37 @@
-"""Predictions from several modalities: a metric is learned in each, and weights say how much each counts."""
+"""Predictions from several modalities: the views of all modalities are stacked in one ensemble."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._internal.keyed import resolve_seed
 from .._internal.types import LabelsLike, ModalitiesLike, RandomState
-from .._internal.validation import aligned, check_labels, label_array
+from .._internal.validation import aligned, label_array
 from ..distances import pairwise_distances
 from ..distributions import Distributions
+from ..ensemble import Geometry
+from ..ensemble.predictor import Predictor
 from ..metrics.base import GroundMetric
 from ..modalities import Modalities
-from ..supervision.splits import group_list, number_groups
-from ._kernel import balanced_weights, log_likelihood
-from .ensemble import GroundMetricEnsemble, ordered_values
-from .predictor import TransportClassifier, TransportRegressor
+from .ensemble import Cohort, GroundMetricEnsemble, fit_cohort, ordered_values
 
 JOINT = "joint"
-# Distributions by which the weights of modalities are pulled to equal ones: that of few says little.
-_PRIOR = 2.0
-# Steps in which weights settle.
-_STEPS = 200
-# No held-out distribution counts as less likely than this, so that one surprise does not decide.
-_FLOOR = 1e-3
-# Distributions and points of each by which the unit of distances is estimated.
-_SOME = 30
-_POINTS = 100
-
-
-def mixture_weights(likelihood: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Weights of sum 1 under which the mixture of columns is most likely, each row counting as given (by EM).
-
-    They are those of the largest posterior under a Dirichlet prior, which pulls them to equal ones.
-
-    >>> mixture_weights(np.array([[0.9, 0.1]] * 50), np.ones(50)).round(2).tolist()
-    [0.98, 0.02]
-    """
-    n_columns = likelihood.shape[1]
-    weights = np.full(n_columns, 1.0 / n_columns)
-    for _ in range(_STEPS):
-        shares = weights * likelihood
-        shares *= (counts / shares.sum(axis=1))[:, None]
-        weights = shares.sum(axis=0) + _PRIOR / n_columns
-        weights /= weights.sum()
-    return weights
+# Distributions and points of each from which the unit of distances is estimated.
+_MAX_DISTRIBUTIONS, _MAX_POINTS = 30, 100
 
 
 class _MultimodalPredictor(BaseEstimator):
-    """A predictor for each modality, averaged by how likely their held-out predictions make the labels."""
+    """An ensemble with the views of several modalities."""
 
     takes_groups = True
-    _predictor: type = TransportClassifier
+    _target = "classes"
 
     def __init__(
         self,
@@ -71,7 +47,7 @@ class _MultimodalPredictor(BaseEstimator):
     def fit(
         self, X: ModalitiesLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
     ) -> Self:
-        """Learn a metric and a predictor in each modality, and weight these by what they say about others.
+        """Train members in each modality, and stack the views of all modalities.
 
         Parameters
         ----------
@@ -80,7 +56,7 @@ class _MultimodalPredictor(BaseEstimator):
         y : array-like of shape (n_distributions,)
             Classes or numbers; matched by name where they carry names (a Series, a dict).
         groups : array-like of shape (n_distributions,) or None, default=None
-            Outer group of each distribution (the patient of a sample), never divided between a part and the rest;
+            Outer group of each distribution (the patient of a sample), never divided by a cross-validation fold;
             matched by name where they carry names.
         strata : array-like of shape (n_distributions,) or None, default=None
             Stratum (batch, site) of each distribution, within which labels are compared; matched by name where they
@@ -93,25 +69,32 @@ class _MultimodalPredictor(BaseEstimator):
         """
         X = _modalities(X)
         self.modalities_, self._joined = list(X), self._joins(X)
-        views = self._views(X)
-        roll = next(iter(X.parts.values())).roll
-        labels, codes = self._read(y, next(iter(X.parts.values())))
-        patients, batches = group_list(groups, roll), None if strata is None else label_array(strata, roll, "strata")
-        self.predictors_ = {}
-        for name, D in views.items():
-            predictor = self._predictor(self.ensemble, random_state=self.random_state)
-            self.predictors_[name] = clone(predictor).fit(D, labels, groups=patients, strata=batches)
-        self.metrics_ = {name: predictor.metric_ for name, predictor in self.predictors_.items()}
+        parts = self._parts(X)
+        ensemble = GroundMetricEnsemble() if self.ensemble is None else self.ensemble
+        seed = resolve_seed(ensemble.random_state if self.random_state is None else self.random_state)
+        cohort = Cohort(next(iter(X.parts.values())), y, self._target, groups, strata, ensemble.cv)
+        geometries = {
+            name: Geometry(parts[name].with_mass()[cohort.order], seed, ensemble.max_points, cohort.strata)
+            for name in sorted(parts)
+        }
+        fitted = fit_cohort(geometries, cohort, replace(ensemble.settings(), seed=seed))
+        back = cohort.inverse
+        self.fitted_, self.classes_, self.folds_ = fitted, cohort.classes, fitted.folds[back]
+        self.predictor_ = Predictor.of(fitted)
+        self.held_out_ = fitted.target.decode(fitted.held_out.predictions[back])
+        self.score_, self.chance_, self.view_weights_ = fitted.score, fitted.chance, fitted.weights
+        self.distances_ = fitted.distances[np.ix_(back, back)]
+        self.metrics_ = {name: fitted.metric(name) for name in parts}
+        shares = dict.fromkeys(parts, 0.0)
+        for (name, _), weight in zip(fitted.views, fitted.stack.weights, strict=True):
+            shares[name] += float(weight)
+        self.weights_ = shares
         self.n_features_in_ = X.shape[1]
-        numbers = number_groups(patients, len(X))
-        self._blend(codes, np.arange(len(X)) if numbers is None else numbers)
-        ensembles = [predictor.ensemble_ for predictor in self.predictors_.values()]
-        self.distances_ = _weighted_sum(list(self.weights_.values()), [one.distances_ for one in ensembles])
-        self._units = {name: _mean_distance(D, self.metrics_[name]) for name, D in views.items()}
+        self._units = {name: _mean_distance(D, self.metrics_[name]) for name, D in parts.items()}
         return self
 
     def _joins(self, X: Modalities) -> bool:
-        """Whether features of a cell are also compared side by side."""
+        """Return whether the features of all modalities are also compared side by side."""
         if not isinstance(self.joint, bool | None):
             raise TypeError(f"joint is {self.joint!r}: expected True, False, or None to join modalities of equal cells")
         if JOINT in X.parts:
@@ -119,43 +102,14 @@ class _MultimodalPredictor(BaseEstimator):
         several = len(X.parts) > 1
         return several and X.matched if self.joint is None else self.joint
 
-    def _views(self, X: Modalities) -> dict[str, Distributions]:
+    def _parts(self, X: Modalities) -> dict[str, Distributions]:
         return {**X.parts, JOINT: X.joint()} if self._joined else dict(X.parts)
 
-    def _blend(self, codes: np.ndarray, groups: np.ndarray) -> None:
-        """Weights from all held-out predictions; and held-out predictions by weights that have not seen the label."""
-        held_out = [self._held_out(predictor) for predictor in self.predictors_.values()]
-        likelihood, counts = self._likelihood(held_out, codes)
-        weights = mixture_weights(likelihood, counts)
-        self.weights_ = {name: float(weight) for name, weight in zip(self.predictors_, weights, strict=True)}
-        found = np.empty_like(held_out[0])
-        for group in np.unique(groups):
-            left, rest = groups == group, groups != group
-            own = mixture_weights(likelihood[rest], counts[rest]) if rest.any() else weights
-            found[left] = _weighted_sum(own, [predicted[left] for predicted in held_out])
-        self.score_ = log_likelihood(found, codes, counts if found.ndim == 2 else None) / codes.size
-        self.held_out_ = self._in_units(found)
-
-    def _read(self, y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
-        """Labels in the order of the distributions, and as numbers."""
-        raise NotImplementedError
-
-    def _held_out(self, predictor: Any) -> np.ndarray:
-        return predictor.ensemble_.held_out_
-
-    def _in_units(self, values: np.ndarray) -> np.ndarray:
-        return values
-
-    def _likelihood(self, held_out: list[np.ndarray], codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of each label by each held-out prediction, and how much each label counts."""
-        raise NotImplementedError
-
-    def _average(self, X: Any, method: str) -> np.ndarray:
-        """Predictions of all modalities, by their weights."""
+    def _predict(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "weights_")
-        views = self._views(self._checked(X))
-        said = [getattr(predictor, method)(views[name]) for name, predictor in self.predictors_.items()]
-        return _weighted_sum(list(self.weights_.values()), said)
+        parts = {name: D.with_mass() for name, D in self._parts(self._checked(X)).items()}
+        descriptions = self.predictor_.describe(parts)
+        return self.predictor_.predict(descriptions, self.predictor_.euclidean_distances(descriptions))
 
     def _checked(self, X: Any) -> Modalities:
         X = _modalities(X)
@@ -184,8 +138,8 @@ class _MultimodalPredictor(BaseEstimator):
             Distances.
         """
         check_is_fitted(self, "weights_")
-        first = self._views(self._checked(A))
-        second = None if B is None else self._views(self._checked(B))
+        first = self._parts(self._checked(A))
+        second = None if B is None else self._parts(self._checked(B))
         each = [
             pairwise_distances(first[name], second and second[name], metric, n_jobs=n_jobs) / self._units[name]
             for name, metric in self.metrics_.items()
@@ -196,9 +150,8 @@ class _MultimodalPredictor(BaseEstimator):
 class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
     """Probabilities of classes from several modalities, each with a learned metric of its own.
 
-    A `TransportClassifier` is fitted in each modality. Where all are measured on the same cells, another one compares
-    cells by all features at once. Probabilities are averaged by weights under which held-out probabilities make the
-    true classes most likely: a modality that says nothing counts little.
+    The views of all modalities are stacked in one ensemble, so that held-out predictions use no label of their fold. Where
+    all modalities are measured on the same cells, further views compare cells by all features at once.
 
     Parameters
     ----------
@@ -213,19 +166,21 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
     Attributes
     ----------
     weights_ : dict of str to float
-        Weight of each modality, and of "joint"; they sum to 1.
+        Sum of the stacking weights of each modality, and of "joint"; they sum to 1.
     metrics_ : dict of str to GroundMetric
         The learned metrics.
-    predictors_ : dict of str to TransportClassifier
-        The fitted classifiers.
+    view_weights_ : dict of str to float
+        Stacking weight of each view of each modality.
+    folds_ : array of int of shape (n_distributions,)
+        Cross-validation fold of each distribution.
     modalities_ : list of str
         Names of the modalities.
     held_out_ : array of shape (n_distributions, n_classes)
-        Probabilities predicted for each training distribution while it was left out, with weights chosen by others.
+        Held-out probabilities of each training distribution.
     score_ : float
         Mean log-probability of the true class in `held_out_`, classes counting the same.
     distances_ : array of shape (n_distributions, n_distributions)
-        Weighted sum of the out-of-bag distances of the modalities, each in units of its mean.
+        Out-of-bag distances, averaged over the views of all modalities.
     classes_ : array of shape (n_classes,)
         Classes in sorted order.
     n_features_in_ : int
@@ -242,15 +197,6 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
     True
     """
 
-    def _read(self, y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
-        labels = check_labels(y, D.roll)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        return labels, codes
-
-    def _likelihood(self, held_out: list[np.ndarray], codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        each = [predicted[np.arange(codes.size), codes] for predicted in held_out]
-        return np.clip(np.column_stack(each), _FLOOR, 1.0), balanced_weights(codes)
-
     def predict_proba(self, X: ModalitiesLike) -> np.ndarray:
         """Probability of each class.
 
@@ -264,7 +210,7 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
         array of shape (n_distributions, n_classes)
             Probabilities in the order of `classes_`; each row sums to 1.
         """
-        return self._average(X, "predict_proba")
+        return self._predict(X)
 
     def predict(self, X: ModalitiesLike) -> np.ndarray:
         """Most probable class of each distribution.
@@ -307,7 +253,7 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
 class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
     """Numbers from several modalities, each with a learned metric of its own.
 
-    As `MultimodalClassifier`, with a `TransportRegressor` in each modality.
+    As `MultimodalClassifier`, with kernel ridge regression.
 
     Parameters
     ----------
@@ -322,19 +268,21 @@ class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
     Attributes
     ----------
     weights_ : dict of str to float
-        Weight of each modality, and of "joint"; they sum to 1.
+        Sum of the stacking weights of each modality, and of "joint"; they sum to 1.
     metrics_ : dict of str to GroundMetric
         The learned metrics.
-    predictors_ : dict of str to TransportRegressor
-        The fitted regressors.
+    view_weights_ : dict of str to float
+        Stacking weight of each view of each modality.
+    folds_ : array of int of shape (n_distributions,)
+        Cross-validation fold of each distribution.
     modalities_ : list of str
         Names of the modalities.
     held_out_ : array of shape (n_distributions,)
-        Numbers predicted for each training distribution while it was left out, with weights chosen by others.
+        Held-out numbers of each training distribution.
     score_ : float
-        Log-likelihood of the numbers per distribution, in units of their standard deviation.
+        -log of the held-out error in standard deviations of the numbers.
     distances_ : array of shape (n_distributions, n_distributions)
-        Weighted sum of the out-of-bag distances of the modalities, each in units of its mean.
+        Out-of-bag distances, averaged over the views of all modalities.
     n_features_in_ : int
         Number of features of all modalities.
 
@@ -351,25 +299,7 @@ class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
     True
     """
 
-    _predictor = TransportRegressor
-
-    def _read(self, y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
-        values = ordered_values(y, D)
-        self._mean, self._spread = float(values.mean()), float(values.std()) or 1.0
-        return values, (values - self._mean) / self._spread
-
-    def _held_out(self, predictor: Any) -> np.ndarray:
-        return (predictor.ensemble_.held_out_ - self._mean) / self._spread
-
-    def _in_units(self, values: np.ndarray) -> np.ndarray:
-        return self._mean + self._spread * values
-
-    def _likelihood(self, held_out: list[np.ndarray], codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Normal around each prediction, of the variance that the best of them leaves."""
-        squares = np.column_stack([np.square(predicted - codes) for predicted in held_out])
-        variance = max(float(squares.mean(axis=0).min()), _FLOOR)
-        densities = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)) / variance)
-        return np.clip(densities, _FLOOR, 1.0), np.ones(codes.size)
+    _target = "ordered"
 
     def predict(self, X: ModalitiesLike) -> np.ndarray:
         """Number of each distribution.
@@ -384,7 +314,7 @@ class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
         array of shape (n_distributions,)
             Predicted numbers.
         """
-        return self._average(X, "predict")
+        return self._predict(X)
 
     def score(self, X: ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination, R², of the predicted numbers.
@@ -421,7 +351,7 @@ def _weighted_sum(weights: Any, values: list[np.ndarray]) -> np.ndarray:
 
 
 def _mean_distance(D: Distributions, metric: GroundMetric) -> float:
-    """Of some distributions and points: the unit in which distances of modalities can be added."""
-    some = D[np.unique(np.linspace(0, len(D) - 1, _SOME).astype(int))].subsample(_POINTS, random_state=0)
-    distances = pairwise_distances(some, metric=metric)
-    return float(distances.sum()) / max(len(some) * (len(some) - 1), 1) or 1.0
+    """Return the mean distance between some distributions, in which distances of modalities can be added."""
+    rows = np.unique(np.linspace(0, len(D) - 1, _MAX_DISTRIBUTIONS).astype(int))
+    distances = pairwise_distances(D[rows].subsample(_MAX_POINTS, random_state=0), metric=metric)
+    return float(distances.sum()) / max(len(rows) * (len(rows) - 1), 1) or 1.0

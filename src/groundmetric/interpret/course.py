@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..estimators._kernel import balanced_weights, log_likelihood
+from ..ensemble import Classes
 from ..estimators.ensemble import GroundMetricEnsemble
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ViewScores:
-    """Held-out scores of the views of an ensemble: its kinds of members, Euclidean distances, means, and votes.
+    """Held-out scores of the views of an ensemble.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def view_scores(ensemble: GroundMetricEnsemble | TransportClassifier | Transport
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
     >>> found = view_scores(gm.GroundMetricEnsemble(2, random_state=0).fit(D, y))
     >>> list(found.scores)
-    ['means', 'euclidean', 'univariate', 'anova', 'learned', 'votes']
+    ['euclidean', 'means', 'moments', 'embedding', 'univariate', 'anova', 'learned', 'marginal']
     """
     found = getattr(ensemble, "ensemble_", ensemble)
     if not isinstance(found, GroundMetricEnsemble):
@@ -77,15 +77,10 @@ def view_scores(ensemble: GroundMetricEnsemble | TransportClassifier | Transport
             f"ensemble is a {type(ensemble).__name__}: expected a GroundMetricEnsemble or what predicts by one"
         )
     check_is_fitted(found, "metric_")
-    codes, n_classes = found._codes, found.classes_.size
-    weights = balanced_weights(codes, found._strata) if n_classes else None
-    guess = np.full((codes.size, n_classes), 1.0 / n_classes) if n_classes else -codes / (codes.size - 1)
-
-    def score(held_out: np.ndarray) -> float:
-        return log_likelihood(held_out, codes, weights) / codes.size
-
-    scores = {view.name: score(view.reading.held_out) for view in found._views}
-    return ViewScores(scores, float(found.score_), score(guess), n_classes > 0)
+    fitted = found.fitted_
+    by_view = zip(fitted.view_names, fitted.held_out.by_view, strict=True)
+    scores = {name: fitted.target.score(held_out) for name, held_out in by_view}
+    return ViewScores(scores, found.score_, found.chance_, isinstance(fitted.target, Classes))
 
 
 def nothing_left(history: Mapping[str, Any]) -> bool:

@@ -290,7 +290,7 @@ def pair_costs(
 
 @dataclass(frozen=True)
 class Bag:
-    """Distributions under one metric, and which of them that was learned from.
+    """Distributions under one metric, and which of them the metric was trained on.
 
     Attributes
     ----------
@@ -300,14 +300,14 @@ class Bag:
         Kind of each point as a number.
     metric : GroundMetric
         The metric.
-    inside : array of bool of shape (n_distributions,)
-        Distributions that it was learned from.
+    trained_on : array of bool of shape (n_distributions,)
+        Distributions that the metric was trained on.
     """
 
     D: Distributions
     kinds: np.ndarray
     metric: GroundMetric
-    inside: np.ndarray
+    trained_on: np.ndarray
 
 
 def costs_within_kinds(
@@ -321,13 +321,13 @@ def costs_within_kinds(
 ) -> PairCosts:
     """Compare every distribution with others, points with those of their own kind as far as masses allow.
 
-    Costs of a pair are averaged over bags, at most `MOST_BAGS`, whose metric was not learned from both; pairs that have
-    none are left out. Instead of axes, the last dimension has cost and mass; a further kind at the end has what must
+    Costs of a pair are averaged over at most `MOST_BAGS` bags whose metric was trained on neither distribution; pairs
+    without such a bag are left out. Instead of axes, the last dimension has cost and mass; a further kind at the end has what must
     change its kind.
     """
     pairs = partners(codes, max_partners, random)
     unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    outside = np.array([~bag.inside[unordered].all(axis=1) for bag in bags])  # (n_bags, n_unordered)
+    outside = np.array([~bag.trained_on[unordered].any(axis=1) for bag in bags])  # (n_bags, n_unordered)
     if len(bags) > MOST_BAGS:
         order = np.where(outside, random.random_sample(outside.shape), 2.0).argsort(axis=0).argsort(axis=0)
         outside &= order < MOST_BAGS

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
+from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.statistics import containing, resample
 from ..supervision.splits import group_list, number_groups
 from ._inputs import Annotation, annotation_of, classes_of, frame, metric_of
@@ -52,7 +53,7 @@ class AnnotationRelevance:
     total_draws : array of shape (n_draws,)
         The same in the bootstrap draws.
     out_of_bag : bool
-        Whether no metric was learned from both distributions that it compares.
+        Whether every metric was trained on neither of the distributions that it compares.
 
     Examples
     --------
@@ -135,9 +136,9 @@ def annotation_relevance(
     carries nothing but noise, and its interval contains 0; shares sum to 1, and one may be negative.
 
     Under a metric that was learned from the labels of these distributions, every kind is farther in other classes, by
-    what the metric has fitted of its noise. An ensemble knows better: each pair is compared under members (at most 4)
-    that were not learned from both (out of bag). Then labels say nothing about noise, and a kind without effect is as
-    often nearer as farther, so that there is no need to compare with permuted labels.
+    what the metric has fitted of its noise. With an ensemble, each pair is compared under members (at most 4) that were
+    trained on neither distribution (out of bag). Then a kind without effect is as often nearer as farther, so that there
+    is no need to compare with permuted labels. All distributions are compared by equal numbers of points.
 
     The interval is over distributions: they are drawn anew within each class (whole groups, where given; those that
     hold several classes, without regard to class), as the ones compared and as the ones compared with. It holds the
@@ -183,7 +184,10 @@ def annotation_relevance(
     D = as_distributions(D)
     _, codes = classes_of(y, D)
     kinds = annotation_of(D, annotation)
-    bags, out_of_bag = _bags(metric, D, kinds.codes)
+    coded = D.with_points(D.points, D.features)
+    coded.annotations = {"kind": kinds.codes}
+    coded = coded.equalize()
+    bags, out_of_bag = _bags(metric, coded, coded.annotations["kind"])
     return relevance_in_bags(
         bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.roll), n_draws=n_draws,
         confidence=confidence, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
@@ -194,12 +198,19 @@ def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], 
     """The members of an ensemble that was fitted to these distributions, else its metric; and whether they are."""
     metric = metric_of(source, D)
     ensemble = getattr(source, "ensemble_", source)
-    members = getattr(ensemble, "members_", ())
-    used = [member for member in members if ensemble.weights_[member.kind] > 0]
-    if used and list(ensemble._geometry.D.names) == list(D.names):
-        return [Bag(D, kinds, member.metric, member.inside) for member in used], True
-    unlabelled = len(members) > 0 and not used  # the metric is the Euclidean one
-    return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], unlabelled
+    if not isinstance(ensemble, GroundMetricEnsemble):
+        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
+    names = ensemble.fitted_.geometries[""].names
+    if sorted(map(str, names)) != sorted(map(str, D.names)):
+        return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
+    position = {name: d for d, name in enumerate(names)}
+    order = [position[name] for name in D.names]
+    bags = [
+        Bag(D, kinds, ensemble.member_metric(member), member.trained_on[order])
+        for member in ensemble.fitted_.members[""]
+    ]
+    # A cohort too small for members has a metric without labels.
+    return bags or [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], True
 
 
 def relevance_in_bags(

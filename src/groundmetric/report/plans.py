@@ -14,6 +14,7 @@ import pandas as pd
 
 from .._anndata.annotations import samples_of
 from ..distributions import Distributions
+from ..ensemble.views import TransportView
 from ..interpret.axes import canonical_axes
 from ..interpret.flows import Bag, partners
 from ..interpret.relevance import relevance_in_bags
@@ -234,8 +235,7 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
 
     def compute() -> dict[str, Any]:
         steps.begin("asking which cell types carry the difference", needed=True)
-        kinds, bags = _bags(run, cells, type_key)
-        names = [str(name) for name in bags[0].D.names]
+        kinds, names, bags = _bags(run, cells, type_key)
         found = relevance_in_bags(
             bags, np.unique(run.classes.loc[names].to_numpy(), return_inverse=True)[1], kinds,
             out_of_bag=len(bags) > 1, groups=_patients(run, names), n_draws=DRAWS, confidence=0.95,
@@ -251,28 +251,30 @@ def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> 
     return cached(run, "types", [type_key, PARTNERS, MOST_CELLS], compute)
 
 
-def _bags(run: Run, cells: DrawnCells, type_key: str) -> tuple[list[str], list[Bag]]:
-    """Cell types, and the members of an ensemble with the cells that they have drawn.
+def _bags(run: Run, cells: DrawnCells, type_key: str) -> tuple[list[str], list[str], list[Bag]]:
+    """Return cell types, names of the samples, and the members of an ensemble with the cells that they compare.
 
-    Of a single learner, of an older version, and where labels have no part in the metric: that and the drawn cells.
+    A single learner, and a cohort too small for members, have one bag: their metric and the drawn cells.
     """
-    draws = [] if run.pool is None else [draw for draw in run.pool.draws if draw.inside is not None]
-    if not draws:
+    views = [] if run.predictor is None else [view for _, view in run.predictor.views]
+    members = [(view, member) for view in views if isinstance(view, TransportView) for member in view.members]
+    if not members:
         types, kinds = np.unique(kinds_of(run, type_key)[cells.places], return_inverse=True)
-        own = GroundMetric(np.eye(cells.D.shape[1]))
-        return types.tolist(), [Bag(cells.D, kinds, own, np.zeros(len(cells.D), dtype=bool))]
-    assert run.pool is not None
-    assert run.results is not None
-    types, codes, owner = drawn_kinds(run, type_key, run.results.samples)
-    learned = Distributions(np.zeros((codes.size, 1)), owner, annotations={"kind": codes})
+        metric = GroundMetric(np.eye(cells.D.shape[1]))
+        bag = Bag(cells.D, kinds, metric, np.zeros(len(cells.D), dtype=bool))
+        return types.tolist(), [str(name) for name in cells.D.names], [bag]
+    assert run.predictor is not None
+    names = run.predictor.names
+    who = samples_of(run.cells.obs, run.sample_key)
+    drawn = run.cells.obs[f"{run.key}_sampled"].to_numpy(dtype=bool)
+    rows = np.flatnonzero(drawn & np.isin(who.names[who.codes].astype(str), names))
+    types, kinds = np.unique(kinds_of(run, type_key)[rows], return_inverse=True)
     bags = []
-    for draw in draws:
-        few = run.pool.few(learned, draw.seed)  # as the members have drawn them
-        D = few.with_points(draw.points.points)
-        metrics = [GroundMetric(components) for _, components in draw.members]
-        assert draw.inside is not None
-        bags += [Bag(D, few.annotations["kind"], metric, draw.inside) for metric in metrics]
-    return types.tolist(), bags
+    for view, member in members:
+        D = view.description.columns(member.columns)
+        metric = GroundMetric(np.diag(member.weights))
+        bags.append(Bag(D, kinds[D.order], metric, member.trained_on))
+    return types.tolist(), names, bags
 
 
 def type_table(run: Run, type_key: str, found: dict[str, Any]) -> Table:
@@ -300,9 +302,8 @@ def type_table(run: Run, type_key: str, found: dict[str, Any]) -> Table:
 
 def _note_on_types(out_of_bag: bool, sure: bool) -> str:
     bag = (
-        "Each two samples are compared by members of the ensemble that have not learned from both, so that labels have "
-        "no hold on noise: a type in which they do not differ has a share around 0 and, as a rule, an interval that "
-        "contains 0. That takes no permuted labels."
+        "Each pair of samples is compared by ensemble members that were trained on neither, so that a type without a "
+        "difference has a share around 0 and, as a rule, an interval that contains 0."
         if out_of_bag
         else "The metric was learned from these samples, so that types without a difference may get a part of it."
     )

@@ -34,7 +34,7 @@ from .._internal.tables import without_nan
 from .._internal.types import CellsLike
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
-from ..estimators._pool import Pool
+from ..ensemble.predictor import Predictor as ViewPredictor
 from ..estimators.predictor import load_predictor
 from ..estimators.preprocessing import with_features
 from ..learning.options import read_parameters
@@ -217,13 +217,13 @@ class Run:
         return EnsembleResults.read(self.entry)
 
     @cached_property
-    def pool(self) -> Pool | None:
-        """Members of an ensemble with the cells that they have drawn; None of a single learner."""
+    def predictor(self) -> ViewPredictor | None:
+        """Views of an ensemble with the cells that their members compare; None of a single learner."""
         beside = None if self.folder is None else self.folder / RUN_PREDICTOR
         if beside is not None and beside.exists():
-            return load_predictor(beside)._pool
+            return load_predictor(beside).predictor_
         predictor = predictor_of(self.entry, f"uns[{self.key!r}]['predictor']")
-        return None if predictor is None else predictor._pool
+        return None if predictor is None else predictor.predictor_
 
     @property
     def learner(self) -> dict[str, Any]:

@@ -182,13 +182,7 @@ def _fit_ensemble(
         target: Any = read_labels(labels, "ordered", D.roll, D, by_row=False)[0].target
         numbers = target.values
     predictor = (TransportClassifier if numbers is None else TransportRegressor)(learner)
-    with warnings.catch_warnings():
-        # A learner that is interrupted keeps what it has and warns; of an ensemble, that would be one member of many.
-        warnings.simplefilter("error", InterruptedWarning)
-        try:
-            predictor.fit(D, names if numbers is None else numbers, groups=groups, strata=strata)
-        except InterruptedWarning:
-            raise KeyboardInterrupt("before all members of the ensemble had learned") from None
+    predictor.fit(D, names if numbers is None else numbers, groups=groups, strata=strata)
     return predictor, EnsembleResults.of(predictor.ensemble_, D.names, names, numbers)
 
 
