@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold
@@ -13,7 +11,7 @@ from sklearn.model_selection import KFold
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.permutation import exchangeable, prepare_test
+from groundmetric.evaluation.permutation import prepare_test
 
 from .methods import failing, means, oracle, tiny_cohort
 
@@ -196,83 +194,6 @@ def test_classifiers_are_tested_too():
     )
     assert found.statistic == 1.0
     assert found.p == 0.05
-
-
-@st.composite
-def cohorts(draw):
-    """Classes, groups and strata of a few distributions, in any order."""
-    n = draw(st.integers(4, 12))
-    return tuple(np.array(draw(st.lists(st.integers(0, top), min_size=n, max_size=n))) for top in (2, 4, 1))
-
-
-@given(cohorts(), st.integers(0, 100))
-def test_labels_of_distributions_are_exchanged_within_strata(cohort, seed):
-    codes, _, strata = cohort
-    try:
-        exchange = exchangeable(codes, strata=strata)
-    except ValueError:
-        assert all(np.unique(codes[strata == s]).size == 1 for s in np.unique(strata))
-        return
-    drawn = exchange.draw(np.random.RandomState(seed))
-    for stratum in np.unique(strata):
-        assert sorted(drawn[strata == stratum]) == sorted(codes[strata == stratum])
-
-
-@given(cohorts(), st.integers(0, 100))
-def test_groups_of_one_label_exchange_it_as_one(cohort, seed):
-    codes, groups, _ = cohort
-    codes = groups % 2  # every group has one label
-    if np.unique(codes).size < 2:
-        return
-    exchange = exchangeable(codes, groups)
-    drawn = exchange.draw(np.random.RandomState(seed))
-    assert exchange.among == "groups"
-    assert all(np.unique(drawn[groups == g]).size == 1 for g in np.unique(groups))
-    first = np.unique(groups, return_index=True)[1]
-    assert sorted(drawn[first]) == sorted(codes[first])
-
-
-def every_draw(exchange, n=500):
-    random = np.random.RandomState(0)
-    return {tuple(exchange.draw(random)) for _ in range(n)}
-
-
-def test_groups_of_several_labels_exchange_them_inside():
-    codes, groups = np.array([0, 1, 0, 1, 0, 0, 1]), np.array([1, 1, 2, 2, 3, 3, 3])
-    exchange = exchangeable(codes, groups)
-    assert (exchange.among, exchange.arrangements) == ("distributions within groups", 2 * 2 * 3)
-    drawn = every_draw(exchange)
-    assert len(drawn) == 12
-    assert all(sum(labels[4:]) == 1 == sum(labels[:2]) for labels in drawn)
-
-
-def test_groups_that_differ_in_what_they_hold_also_exchange_it_with_others_of_their_size():
-    codes, groups = np.array([0, 0, 1, 1, 0, 1, 1]), np.array([1, 1, 2, 2, 3, 3, 4])
-    exchange = exchangeable(codes, groups)
-    assert exchange.among == "distributions within groups and groups of one size"
-    assert exchange.arrangements == 6 * 2  # who holds 00, 11 and 01, and in which order the last
-    drawn = every_draw(exchange)
-    assert len(drawn) == 12
-    for labels in drawn:
-        assert labels[6] == 1  # alone in its size
-        assert sorted(tuple(sorted(labels[at : at + 2])) for at in (0, 2, 4)) == [(0, 0), (0, 1), (1, 1)]
-
-
-@pytest.mark.parametrize("groups", [None, [0, 0, 1, 1, 2], [0, 0, 0, 0, 1], [0, 1, 2, 3, 4], [0, 0, 0, 0, 0]])
-@pytest.mark.parametrize("codes", [[0, 1, 0, 1, 1], [0, 0, 1, 1, 1], [0, 1, 2, 1, 0]])
-def test_arrangements_are_counted_right(codes, groups):
-    exchange = exchangeable(np.array(codes), groups)
-    assert len(every_draw(exchange)) == exchange.arrangements
-
-
-def test_strata_and_groups_together():
-    codes, patients, centres = np.array([0, 0, 1, 1, 0, 1]), list("aabbcd"), list("xxxxyy")
-    exchange = exchangeable(codes, patients, centres)
-    assert (exchange.among, exchange.arrangements) == ("groups within strata", 4)
-    with pytest.raises(ValueError, match="group 'a' is in several strata"):
-        exchangeable(codes, patients, list("xyxxyy"))
-    mixed = exchangeable(np.array([0, 1, 1, 1, 0, 0]), list("aabbcc"), list("xxxxyy"))
-    assert (mixed.among, mixed.arrangements) == ("distributions within groups and groups of one size within strata", 4)
 
 
 @pytest.mark.parametrize(

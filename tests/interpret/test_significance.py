@@ -97,7 +97,8 @@ def test_table_has_the_strongest_first():
     pytest.importorskip("pandas")
     D, y = cohort(0)
     table = feature_significance(D, y, n_permutations=49, random_state=0).table()
-    assert list(table.columns) == ["feature", "statistic", "shift", "p", "q", "family_p"]
+    columns = ["feature", "statistic", "shift", "p", "q", "family_p", "parametric_p", "parametric_q"]
+    assert list(table.columns) == columns
     assert table["statistic"].is_monotonic_decreasing
     assert set(table["feature"][:4]) == {f"feature {k}" for k in range(4)}
 

@@ -8,10 +8,10 @@ import pytest
 from sklearn.base import clone
 
 import groundmetric as gm
-from groundmetric.evaluation.permutation import exchangeable
 from groundmetric.interpret import stability
-from groundmetric.interpret._refits import Reference, bootstrap_indices, canonical, n_partitions, thinned
+from groundmetric.interpret._refits import Reference, bootstrap_indices, canonical, thinned
 from groundmetric.interpret.stability import discoveries
+from groundmetric.supervision.permutations import restricted_permutations
 
 OPTIONS = {"n_top": 4, "random_state": 0}
 
@@ -133,10 +133,10 @@ def test_groups_that_leave_nothing_to_draw():
     ],
 )
 def test_partitions_are_counted_as_by_trying_all(codes, groups):
-    exchange = exchangeable(np.array(codes), groups)
+    exchange = restricted_permutations(np.array(codes), groups)
     random = np.random.RandomState(0)
     seen = {tuple(canonical(exchange.draw(random))) for _ in range(2000)}
-    assert n_partitions(exchange) == len(seen)
+    assert exchange.partitions == len(seen)
 
 
 def test_paired_labels_are_exchanged_within_pairs(case):

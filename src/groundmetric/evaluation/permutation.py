@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +22,8 @@ from .._internal.validation import check_labels, check_number
 from ..distributions import as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..estimators.predictor import TransportClassifier, TransportRegressor
-from ..supervision.splits import check_splits, group_list, number_groups
+from ..supervision.permutations import RestrictedPermutations, restricted_permutations
+from ..supervision.splits import check_splits, group_list
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .scores import SCORES
 
@@ -216,7 +215,7 @@ def prepare_test(
         score = _check_ensemble_options(ensemble, cv, score)
         ensemble.set_params(random_state=random.randint(2**31)).fit(D, y, groups=groups, strata=strata)
         codes, procedure = ensemble._codes, partial(_held_out_score, ensemble)
-        exchange = exchangeable(codes, groups, strata)
+        exchange = restricted_permutations(codes, groups, strata, names=D.roll.names)
     else:
         labels = check_labels(y, D.roll)
         score = "balanced_accuracy" if score is None else score
@@ -225,7 +224,7 @@ def prepare_test(
         protocol = Protocol(n_neighbors=n_neighbors, weights=weights, points=False, class_weight=class_weight)
         protocol.check(D)
         classes, codes = np.unique(labels, return_inverse=True)
-        exchange = exchangeable(codes, groups, strata)
+        exchange = restricted_permutations(codes, groups, strata, names=D.roll.names)
         shareable = not getattr(method, "uses_labels", True)
         splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.roll)
         if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
@@ -247,7 +246,7 @@ class PreparedTest:
         self,
         procedure: Callable[[np.ndarray], float],
         codes: np.ndarray,
-        exchange: Exchangeability,
+        exchange: RestrictedPermutations,
         score: str,
         random: np.random.RandomState,
         threads: bool = False,
@@ -325,7 +324,7 @@ def _held_out_score(ensemble: GroundMetricEnsemble, codes: np.ndarray) -> float:
     return ensemble.relabelled(codes).score_
 
 
-def _warn_of_few(exchange: Exchangeability) -> None:
+def _warn_of_few(exchange: RestrictedPermutations) -> None:
     if exchange.arrangements < 20:
         warnings.warn(
             f"there are only {exchange.arrangements} arrangements of labels among {exchange.among}: however many "
@@ -357,104 +356,3 @@ def _attempted(
         raise
     except Exception:
         return np.nan, np.nan
-
-
-@dataclass(frozen=True)
-class Exchangeability:
-    """Labels that are exchangeable if there is nothing to learn.
-
-    Attributes
-    ----------
-    units : array of shape (n_distributions,)
-        Unit of each distribution; the distributions of a unit share its label.
-    labels : array of shape (n_units,)
-        Class of each unit, as a number.
-    blocks : list of list of array
-        Lists of blocks of units. Labels are exchanged within each block, and all labels of a block with those of
-        another in the same list, which has the same size.
-    among : str
-        What labels are exchanged among, in words.
-    """
-
-    units: np.ndarray
-    labels: np.ndarray
-    blocks: list[list[np.ndarray]]
-    among: str
-
-    def draw(self, random: np.random.RandomState) -> np.ndarray:
-        """Classes of the distributions after a random exchange."""
-        labels = self.labels.copy()
-        for blocks in self.blocks:
-            for block, source in zip(blocks, random.permutation(len(blocks)), strict=True):
-                labels[block] = random.permutation(self.labels[blocks[source]])
-        return labels[self.units]
-
-    @property
-    def arrangements(self) -> int:
-        """Number of different arrangements of the labels, that of the data included."""
-        total = 1
-        for blocks in self.blocks:
-            contents = [tuple(sorted(self.labels[block].tolist())) for block in blocks]
-            total *= _orders(contents) * math.prod(_orders(content) for content in contents)
-        return total
-
-
-def exchangeable(codes: np.ndarray, groups: Any = None, strata: Any = None) -> Exchangeability:
-    """Which labels may be exchanged, given outer groups and strata.
-
-    - Without groups: labels of distributions.
-    - Every group has one label (a patient with several samples): labels of whole groups.
-    - Groups hold several labels (a donor, treated or not): labels of distributions within their group; and where
-      groups differ in what they hold (some patients have changed, others not), also all labels of a group with those
-      of another of the same size.
-
-    All of this within strata where given.
-    """
-    members, stratum = number_groups(groups, codes.size), _number_strata(strata, codes.size)
-    within = "" if strata is None else " within strata"
-    each = np.arange(codes.size)
-    if members is None:
-        return _checked(Exchangeability(each, codes, [[block] for block in _blocks(stratum)], f"distributions{within}"))
-    first = np.array([block[0] for block in _blocks(members)])
-    divided = np.flatnonzero(stratum != stratum[first][members])
-    if divided.size:
-        name = list(groups)[divided[0]]
-        raise ValueError(
-            f"group {name!r} is in several strata: labels are exchanged group by group, give it one stratum"
-        )
-    if np.all(codes == codes[first][members]):
-        blocks = [[block] for block in _blocks(stratum[first])]
-        return _checked(Exchangeability(members, codes[first], blocks, f"groups{within}"))
-    by_size: dict[tuple[Any, ...], list[np.ndarray]] = {}
-    for block in _blocks(members):
-        by_size.setdefault((block.size, stratum[block[0]]), []).append(block)
-    differ = any(len({tuple(sorted(codes[block])) for block in blocks}) > 1 for blocks in by_size.values())
-    among = "distributions within groups" + (" and groups of one size" if differ else "")
-    return _checked(Exchangeability(each, codes, list(by_size.values()), among + within))
-
-
-def _blocks(numbers: np.ndarray) -> list[np.ndarray]:
-    return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
-
-
-def _orders(items: Iterable[Hashable]) -> int:
-    """Number of different orders of these items."""
-    total, left = 1, 0
-    for count in Counter(items).values():
-        left += count
-        total *= math.comb(left, count)
-    return total
-
-
-def _number_strata(strata: Any, size: int) -> np.ndarray:
-    numbered = number_groups(strata, size, "strata")
-    return np.zeros(size, np.intp) if numbered is None else numbered
-
-
-def _checked(exchange: Exchangeability) -> Exchangeability:
-    if exchange.arrangements < 2:
-        raise ValueError(
-            f"there is nothing to exchange: labels would be permuted among {exchange.among}, and each of these sets "
-            "has one class; leave out or coarsen the strata or groups"
-        )
-    return exchange

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +17,6 @@ from sklearn.base import clone
 from .._internal.executor import progress_bar
 from .._internal.validation import check_number
 from ..distributions import Distributions
-from ..evaluation.permutation import Exchangeability
 from ..evaluation.statistics import resample
 from ..metrics.base import GroundMetric
 from ..supervision.splits import number_groups
@@ -198,24 +195,3 @@ def canonical(codes: np.ndarray) -> np.ndarray:
     """
     _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[codes]
-
-
-def n_partitions(exchange: Exchangeability) -> int:
-    """How many arrangements of labels differ by more than the names of the classes."""
-    classes = np.unique(exchange.labels)
-    if classes.size > 6:
-        return exchange.arrangements  # too many renamings to try; an upper bound will do
-    contents = _contents(exchange, np.arange(classes.max() + 1))
-    names = np.arange(classes.max() + 1)
-    same = 0
-    for renaming in itertools.permutations(classes):
-        names[classes] = renaming
-        same += _contents(exchange, names) == contents
-    return exchange.arrangements // same
-
-
-def _contents(exchange: Exchangeability, names: np.ndarray) -> list[Counter[Any]]:
-    """Which labels the blocks hold, in each list of blocks that may be exchanged."""
-    return [
-        Counter(tuple(sorted(names[exchange.labels[block]].tolist())) for block in blocks) for blocks in exchange.blocks
-    ]

@@ -1,8 +1,8 @@
-"""Batch effects: do distances between distributions, or their labels, go with batch, site, donor or another covariate?
+"""Batch effects: association of batch, site, donor or another covariate with distances and with labels.
 
-A covariate is tested twice. In the distances, learned ones above all: are distributions of one value nearer to each
-other than to the rest, beyond what the labels explain? And against the labels: where a batch goes with the label, what
-was learned may be the batch.
+A covariate is tested twice. In the distances: are distributions with the same value nearer to each other than to others,
+beyond what the labels explain? And against the labels: if a batch is associated with the label, a metric may have learned
+the batch. The unit of both tests is a patient (group) with one value of the covariate and one label.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.stats import contingency
-from sklearn.utils import check_random_state
 
+from .._internal.keyed import keyed_generator, resolve_seed
 from .._internal.types import ColumnsLike, LabelsLike, RandomState
 from .._internal.validation import Roll, aligned, aligned_square, check_labels, check_number, is_missing, real_array
-from ..evaluation.permutation import Exchangeability, exchangeable
+from ..supervision.permutations import canonical_order, restricted_permutations
 from ..supervision.splits import group_list, number_groups
 from ._inputs import frame
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STRONG = 0.5
 # How far above its expectation one of the shares must be to matter, however sure that is: of neighbours, and R².
 _MORE_NEIGHBORS, _MORE_EXPLAINED = 0.1, 0.05
-# What rounding may do to equal statistics: ties count.
+# Equal statistics differ by at most this from rounding; ties count against significance.
 _TIE = 1e-9
 # Permutations for the association of tables larger than two by two.
 _DRAWS = 1999
@@ -47,24 +47,25 @@ class BatchEffects:
     n_values : array of int of shape (n_covariates,)
         Number of values of each.
     neighbors : array of shape (n_covariates,)
-        Share of the distributions whose nearest other one has the same value.
+        Share of the units whose nearest neighbour has the same value.
     neighbors_expected : array of shape (n_covariates,)
-        Mean of that share with values permuted among distributions of one label.
+        Mean of `neighbors` with values permuted.
     r2 : array of shape (n_covariates,)
-        Share of the squared distances that the covariate explains, as in a PERMANOVA.
+        Share of the squared distances between units that the covariate explains, as in PERMANOVA.
     r2_expected : array of shape (n_covariates,)
-        Mean of that share with values permuted.
+        Mean of `r2` with values permuted.
     label_r2 : array of shape (n_covariates,)
-        Share that the labels explain, for comparison.
+        Share of the squared distances that the labels explain, for comparison.
     p : array of shape (n_covariates,)
-        p-value of both statistics together; NaN without distances, and where the covariate is the same for all
-        distributions of each label, so that the two cannot be told apart.
+        p-value of both statistics together; NaN without distances, and if no permutation is possible, for example
+        because the covariate has one value within each label.
     q : array of shape (n_covariates,)
         p-values adjusted for the number of covariates (Benjamini & Hochberg).
     association : array of shape (n_covariates,)
         Cramér's V of covariate and labels: 0 for none, 1 where one determines the other.
     association_p : array of shape (n_covariates,)
-        p-value of that: Fisher's for two by two, else by permutation.
+        p-value of `association`: Fisher's exact test for two values, two labels and independent units, otherwise by
+        restricted permutations of the units.
 
     Examples
     --------
@@ -162,15 +163,18 @@ def batch_effects(
     n_permutations: int = 999,
     random_state: RandomState = 0,
 ) -> BatchEffects:
-    """Test whether batch, site, donor or any other covariate shows in distances, and whether it goes with labels.
+    """Test whether batch, site, donor or another covariate is associated with distances, and with labels.
 
-    Two statistics of the distances are taken: how often the nearest distribution has the same value, and R², the share
-    of the squared distances that the covariate explains (one less the mean within values over that of all, as in
-    PERMANOVA, Anderson 2001). Their null has the values permuted among distributions of the same label, so that a
-    covariate that merely goes with the label does not count here; that is tested apart. With groups, a covariate that
-    is the same within all of them is permuted group by group, and the nearest is of another group.
+    Distributions of a group with the same value and label are one unit; the distance between two units is the mean distance
+    between their distributions, which does not depend on their numbers. Two statistics are tested together: how often the
+    nearest unit has the same value, and R², the share of the squared distances that the covariate explains (PERMANOVA,
+    Anderson 2001). Values are permuted among units of the same label, so that an association of the covariate with the
+    label does not count here; it is tested separately. With groups, permutations are restricted to those that keep groups
+    together (`supervision.permutations`): one sample with another value does not turn samples into independent units. If
+    most groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the donor)
+    is tested among distributions.
 
-    Give distances that hold for new distributions: of an ensemble, those out of bag (its `distances_`).
+    Use distances that hold for new distributions: for an ensemble, its out-of-bag `distances_`.
 
     Parameters
     ----------
@@ -182,11 +186,11 @@ def batch_effects(
         Candidates by name. Tested are those with at least 2 values and at most half as many as distributions;
         distributions in which one is missing are left out of its test.
     groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution (the patient of a sample).
+        Patient of each distribution.
     n_permutations : int, default=999
-        Number of permutations of each covariate.
+        Number of permutations of each covariate; all different arrangements are used if there are not more.
     random_state : int, RandomState or None, default=0
-        Seed of the permutations.
+        Seed of the permutations, which are keyed by name.
 
     Returns
     -------
@@ -208,20 +212,22 @@ def batch_effects(
     matrix = None if distances is None else _square(distances, roll, labels.size)
     groups = group_list(groups, roll)
     check_number("n_permutations", n_permutations, low=1, whole=True)
-    random = check_random_state(random_state)
+    seed = resolve_seed(random_state)
     rows: dict[str, _Tested] = {}
     for name, values in _columns(covariates, roll, labels.size).items():
-        there = np.flatnonzero([not is_missing(value) for value in values])
-        codes = np.unique([str(values[place]) for place in there], return_inverse=True)[1]
+        present = np.flatnonzero([not is_missing(value) for value in values])
+        codes = np.unique([str(values[row]) for row in present], return_inverse=True)[1]
         if not codes.size or not 2 <= codes.max() + 1 <= codes.size / 2:
             continue
-        case = _Case(
-            codes,
-            np.unique(labels[there], return_inverse=True)[1],
-            number_groups(None if groups is None else [groups[place] for place in there], there.size),
+        order = canonical_order(None if roll.names is None else [roll.names[row] for row in present], present.size)
+        chosen = present[order]
+        case = _Case.of(
+            codes[order],
+            np.unique(labels[chosen], return_inverse=True)[1],
+            number_groups(None if groups is None else [groups[row] for row in chosen], chosen.size),
         )
-        part = None if matrix is None else matrix[np.ix_(there, there)]
-        rows[name] = _tested(case, part, n_permutations, random)
+        part = None if matrix is None else matrix[np.ix_(chosen, chosen)]
+        rows[name] = _tested(case, part, n_permutations, keyed_generator(seed, "permutations", name))
     columns = {name: np.array([getattr(row, name) for row in rows.values()]) for name in _Tested._fields}
     q = np.full(len(rows), np.nan)
     known = np.isfinite(columns["p"].astype(float))
@@ -231,40 +237,67 @@ def batch_effects(
 
 
 class _Case(NamedTuple):
-    """A covariate, labels and outer groups of the distributions that have all of them, as numbers."""
+    """Covariate, label and group of each unit, as numbers, and the unit of each distribution.
+
+    Units are numbered in the order of the distributions, which is that of their names.
+    """
 
     codes: np.ndarray
     labels: np.ndarray
     groups: np.ndarray | None
+    units: np.ndarray
+
+    @classmethod
+    def of(cls, codes: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> _Case:
+        """Combine distributions of a group with the same value and label to one unit.
+
+        A covariate with a value of its own in each group identifies the groups: a test among groups is impossible.
+        """
+        if (
+            groups is None
+            or np.unique(np.stack([groups, codes]), axis=1).shape[1] == codes.max() + 1 == groups.max() + 1
+        ):
+            return cls(codes, labels, None, np.arange(codes.size))
+        keys = list(zip(groups.tolist(), codes.tolist(), labels.tolist(), strict=True))
+        place = {key: unit for unit, key in enumerate(dict.fromkeys(keys))}
+        first = [keys.index(key) for key in place]
+        return cls(codes[first], labels[first], groups[first], np.array([place[key] for key in keys]))
 
     @property
-    def by_group(self) -> bool:
-        """Whether the covariate is one of groups rather than of distributions."""
-        if self.groups is None or self.codes.max() >= self.groups.max():
+    def varies_between_groups(self) -> bool:
+        """Whether most groups have one value of the covariate."""
+        if self.groups is None:
             return False
-        return len(np.unique(np.stack([self.groups, self.codes]), axis=1).T) == self.groups.max() + 1
+        pairs = np.unique(np.stack([self.groups, self.codes]), axis=1)
+        return bool(np.mean(np.unique(pairs[0], return_counts=True)[1] == 1) > 0.5)
 
-    def exchange(self) -> Exchangeability | None:
-        """What may be permuted: values among distributions, or groups, of the same labels; None where nothing may."""
-        strata: list[Any] = self.labels.tolist()
-        if self.by_group:
-            assert self.groups is not None
-            strata = [tuple(np.sort(self.labels[self.groups == group])) for group in self.groups]
+    def distances(self, matrix: np.ndarray) -> np.ndarray:
+        """Return the mean distance between the distributions of two units, 0 on the diagonal."""
+        membership = (self.units == np.arange(self.codes.size)[:, None]).astype(np.float64)
+        membership /= membership.sum(axis=1, keepdims=True)
+        means = membership @ matrix @ membership.T
+        np.fill_diagonal(means, 0.0)
+        return means
+
+    def arrangements(self, count: int, random: np.random.Generator, *, within_labels: bool) -> np.ndarray:
+        """Return the observed values and permutations of them, a row each; a single row if no permutation is possible."""
         try:
-            return exchangeable(self.codes, self.groups if self.by_group else None, strata)
+            exchange = restricted_permutations(
+                self.codes, self.groups, self.labels if within_labels else None, equal_sizes=True
+            )
         except ValueError:
-            return None
+            return self.codes[None]
+        return exchange.sample(count, random)
 
-    def association(self) -> tuple[float, float]:
-        """Of covariate and label; what is the same within groups counts once for each."""
-        if not self.by_group or self.groups is None:
-            return association(self.codes, self.labels)
-        _, codes, labels = np.unique(np.stack([self.groups, self.codes, self.labels]), axis=1)
-        return association(codes, labels)
+    def association(self, random: np.random.Generator) -> tuple[float, float]:
+        """Return Cramér's V of covariate and label over units, and its p-value."""
+        if self.groups is None or np.unique(self.groups).size == self.groups.size:
+            return association(self.codes, self.labels, random)
+        return association(self.codes, self.labels, random, self.arrangements(_DRAWS, random, within_labels=False))
 
 
 class _Tested(NamedTuple):
-    """What is known of one covariate; the names are those of `BatchEffects`."""
+    """Results for one covariate; the names are those of `BatchEffects`."""
 
     n_values: int
     neighbors: float
@@ -277,47 +310,60 @@ class _Tested(NamedTuple):
     association_p: float
 
 
-def _tested(case: _Case, distances: np.ndarray | None, n_permutations: int, random: np.random.RandomState) -> _Tested:
-    n_values, tied, unknown = int(case.codes.max()) + 1, case.association(), np.nan
+def _tested(case: _Case, distances: np.ndarray | None, n_permutations: int, random: np.random.Generator) -> _Tested:
+    n_values, unknown = int(case.codes.max()) + 1, np.nan
+    associated = case.association(random)
     if distances is None:
-        return _Tested(n_values, unknown, unknown, unknown, unknown, unknown, unknown, *tied)
-    nearest, squares = _nearest(distances, case.groups if case.by_group else None), distances**2
-    exchange = case.exchange()
-    drawn = [] if exchange is None else [exchange.draw(random) for _ in range(n_permutations)]
-    table = np.array([[np.mean(c == c[nearest]), _explained(squares, c)] for c in [case.codes, *drawn]])
-    expected = table[1:].mean(axis=0) if drawn else np.full(2, np.nan)
-    p = _both(table) if drawn else np.nan
+        return _Tested(n_values, unknown, unknown, unknown, unknown, unknown, unknown, *associated)
+    nearest = _nearest(case.distances(distances), case.groups if case.varies_between_groups else None)
+    squares = case.distances(distances**2)
+    rows = case.arrangements(n_permutations, random, within_labels=True)
+    table = np.stack([np.mean(rows == rows[:, nearest], axis=1), _explained(squares, rows)], axis=1)
+    several = len(table) > 1
+    expected = table[1:].mean(axis=0) if several else np.full(2, np.nan)
     return _Tested(
-        n_values, table[0, 0], expected[0], table[0, 1], expected[1], _explained(squares, case.labels), p, *tied
-    )
+        n_values, table[0, 0], expected[0], table[0, 1], expected[1], float(_explained(squares, case.labels[None])[0]),
+        _both(table) if several else np.nan, *associated,
+    )  # fmt: skip
 
 
 def _nearest(distances: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-    """The nearest other distribution of each, of another group where there are groups."""
+    """Return the nearest other unit of each, of another group if groups are given."""
     excluded = np.eye(len(distances), dtype=bool) if groups is None else groups[:, None] == groups
     return np.argmin(np.where(excluded, np.inf, distances), axis=1)
 
 
-def _explained(squares: np.ndarray, codes: np.ndarray) -> float:
-    """R² of PERMANOVA: one less the sum of squares within values over the whole, each over its number of members."""
-    whole = squares.sum() / codes.size
-    within = np.sum(squares * (codes[:, None] == codes) / np.bincount(codes)[codes])
-    return float(1.0 - within / whole) if whole > 0 else 0.0
+def _explained(squares: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return R² of PERMANOVA for each arrangement (row) of the codes.
+
+    R² is 1 minus the sum of squares within values over the total one, each divided by its number of units.
+    """
+    whole = squares.sum() / rows.shape[1]
+    within = np.zeros(len(rows))
+    for code in range(int(rows.max()) + 1):
+        members = (rows == code).astype(np.float64)
+        within += np.einsum("au,au->a", members @ squares, members) / np.maximum(members.sum(axis=1), 1.0)
+    return 1.0 - within / whole if whole > 0 else np.zeros(len(rows))
 
 
 def _both(table: np.ndarray) -> float:
-    """p-value of several statistics together, (arrangements, statistics), the first row that of the data.
+    """Return the p-value of several statistics together; (arrangements, statistics), the observed values first.
 
-    Every row is ranked among all by each statistic, and then by the best of its ranks: under the null hypothesis the
-    data's row is one among equals.
+    Each arrangement is ranked among all by each statistic, and then by its best rank: under the null hypothesis the
+    observed arrangement has any of these ranks with equal probability.
     """
     ranks = np.stack([np.mean(column >= column[:, None] - _TIE, axis=1) for column in table.T], axis=1)
     best = ranks.min(axis=1)
     return float(np.mean(best <= best[0] + _TIE))
 
 
-def association(one: Any, other: Any) -> tuple[float, float]:
-    """Cramér's V of two lists of classes, and a p-value: Fisher's for two by two, else by 1,999 permutations.
+def association(
+    one: Any, other: Any, random: np.random.Generator | None = None, arrangements: np.ndarray | None = None
+) -> tuple[float, float]:
+    """Return Cramér's V of two lists of classes and its p-value.
+
+    The p-value is that of Fisher's exact test for two by two classes, otherwise of 1,999 permutations. If `arrangements` of
+    the first list are given, a row each and the observed one first, the p-value ranks the first among them.
 
     >>> association(list("aabb" * 3), list("xxyy" * 3))[0]
     1.0
@@ -328,25 +374,16 @@ def association(one: Any, other: Any) -> tuple[float, float]:
     if min(table.shape) < 2:
         return 0.0, 1.0
     strength = round(float(contingency.association(table, method="cramer")), 12)
-    if table.shape == (2, 2):
+    if arrangements is None and table.shape == (2, 2):
         return strength, float(stats.fisher_exact(table).pvalue)
-    return strength, _chance_of_table(table, rows, columns)
-
-
-def _chance_of_table(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
-    """Share of permutations whose table is at least as far from independence.
-
-    Permutations keep the sums of rows and columns, so that chi-squared grows with the sum of n_ij^2 / e_ij, where e_ij
-    are the counts expected; that is quick, which 1,999 calls of SciPy are not.
-    """
-    expected = contingency.expected_freq(table)
-    found = (table**2 / expected).sum() * (1 - _TIE)
-    random, hits = np.random.default_rng(0), 0
-    for _ in range(_DRAWS):
-        drawn = np.zeros(table.shape)
-        np.add.at(drawn, (rows, random.permutation(columns)), 1)
-        hits += bool((drawn**2 / expected).sum() >= found)
-    return (1 + hits) / (1 + _DRAWS)
+    if arrangements is None:
+        random = np.random.default_rng(0) if random is None else random
+        arrangements = np.vstack([rows, restricted_permutations(rows).draws(_DRAWS, random)])
+    # Permutations keep the sums of rows and columns, so that chi-squared increases with the sum of n_ij² / e_ij.
+    counts = (arrangements[:, :, None] == np.arange(len(table))).astype(np.float64).transpose(0, 2, 1)
+    tables = counts @ (columns[:, None] == np.arange(table.shape[1])).astype(np.float64)
+    deviations = (tables**2 / contingency.expected_freq(table)).sum(axis=(1, 2))
+    return strength, float(np.mean(deviations >= deviations[0] * (1 - _TIE)))
 
 
 def _columns(covariates: Any, roll: Roll, n: int) -> dict[str, np.ndarray]:

@@ -1,25 +1,47 @@
-"""Significance of single features: which of them differ between labels, by transport of one feature at a time."""
+"""Significance of single features: p- and q-values for differences in mean and shape between labels.
+
+The unit of all tests is the patient. Each feature of a unit is described by its quantile function, averaged over 20 bins of
+equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread, skewness, a
+subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F statistics, of the mean and
+of the shape, are combined, and the combination is ranked among its values for permuted labels.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import false_discovery_control
-from sklearn.utils import check_random_state
+from numpy.typing import NDArray
+from scipy import sparse, special, stats
 
+from .._internal.keyed import keyed_generator, resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import check_labels, check_number
-from ..distributions import as_distributions
-from ..evaluation.permutation import exchangeable
-from ..learning.features import FeatureDistances, quantile_functions
-from ..supervision.splits import group_list
+from .._internal.validation import check_labels, check_number, label_array, missing_values, real_array
+from ..distributions import Distributions, as_distributions
+from ..supervision.permutations import RestrictedPermutations, canonical_order, profiles, restricted_permutations
+from ..supervision.splits import group_list, number_groups
 from ._inputs import frame
 from .stability import Discoveries, discoveries
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+# Bins of equal mass that describe a quantile function.
+_N_BINS = 20
+# The statistic is the larger of z(mean) and z(shape) - _SHAPE_PENALTY: at z = 3 about 80 % of the significance level goes to
+# the mean, so that the power for a shift is that of a linear model.
+_SHAPE_PENALTY = 0.5
+# Share of the label's variation that must be within patients for patients to be removed as blocks; below this share,
+# patients are random effects, so that information between patients is not lost.
+_WITHIN = 0.75
+# Digits of statistics: arrangements that only differ in the names of the classes tie in spite of rounding.
+_DECIMALS = 9
+# Entries of the arrays that are held at the same time: 128 MB.
+_MAX_ENTRIES = 2**24
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,19 +53,37 @@ class FeatureSignificance:
     features : list of str
         Names of the features.
     statistic : array of shape (n_features,)
-        t: how much farther distributions are from unlike than from like ones in this feature, over its error.
+        Combined z-score of mean and shape.
     shift : array of shape (n_features,)
-        Mean of the second class minus mean of the first, in standard deviations of the points; NaN where there are not
-        two classes. It gives the direction; a feature may differ in spread or shape alone.
+        Difference of the means of the second and the first class, in standard deviations of the points, after removal of
+        strata and (in paired designs) patients. With ``target="ordered"``: change of the mean per standard deviation of
+        the label. NaN with more than two classes. A feature may differ in shape without a shift.
     discoveries : Discoveries
-        p-values, q-values (estimated false discovery rate) and family-wise p-values.
+        p-values, q-values (estimated false discovery rate) and family-wise p-values by permutation.
+    parametric_p : array of shape (n_features,)
+        p-values of the moderated F test of the means (limma), which assumes normally distributed patient means. These
+        p-values do not include changes of shape.
+    parametric_q : array of shape (n_features,)
+        `parametric_p` adjusted for the number of features (Benjamini & Hochberg).
+    exchanged : str
+        Units among which labels were permuted, e.g. "groups within strata".
+    arrangements : int
+        Number of different arrangements of the labels that the design allows.
+    exact : bool
+        Whether all arrangements were used, so that no random numbers are involved in the p-values.
+    smallest_p : float
+        Smallest permutation p-value that the design and the number of permutations allow.
+    n_units : int
+        Number of units: patients, or combinations of patient and label in paired designs.
+    n_points : int
+        Number of points of each distribution that were used.
 
     Examples
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> found = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
-    >>> bool(found.discoveries.q[0] < 0.05 < found.discoveries.q[1])
+    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
+    >>> bool(result.discoveries.q[0] < 0.05 < result.discoveries.q[1])
     True
     """
 
@@ -51,55 +91,95 @@ class FeatureSignificance:
     statistic: np.ndarray
     shift: np.ndarray
     discoveries: Discoveries
+    parametric_p: np.ndarray
+    parametric_q: np.ndarray
+    exchanged: str
+    arrangements: int
+    exact: bool
+    smallest_p: float
+    n_units: int
+    n_points: int
+
+    @property
+    def smallest_q(self) -> float:
+        """Smallest permutation q-value of a feature that is the only one to differ: features times `smallest_p`, at most 1.
+
+        If k features have the smallest p-value, their q-value is 1 / k of this, and never below `smallest_p`.
+        """
+        return min(1.0, self.smallest_p * len(self.features))
 
     def table(self) -> DataFrame:
-        """A row per feature, the strongest first.
+        """Return a row per feature, sorted by the statistic, largest first.
 
         Returns
         -------
         DataFrame
-            Columns feature, statistic, shift, p, q and family_p.
+            Columns feature, statistic, shift, p, q, family_p, parametric_p and parametric_q.
         """
-        found = self.discoveries
         columns = {
             "feature": self.features, "statistic": self.statistic, "shift": self.shift,
-            "p": found.p, "q": found.q, "family_p": found.family_p,
+            "p": self.discoveries.p, "q": self.discoveries.q, "family_p": self.discoveries.family_p,
+            "parametric_p": self.parametric_p, "parametric_q": self.parametric_q,
         }  # fmt: skip
         return frame(columns, np.argsort(-self.statistic, kind="stable"))
+
+    def __repr__(self) -> str:
+        kind = "all" if self.exact else "random"
+        return (
+            f"FeatureSignificance({len(self.features)} features; q < 0.05: {np.sum(self.discoveries.q < 0.05)}, "
+            f"parametric {np.sum(self.parametric_q < 0.05)}; {kind} permutations of {self.exchanged}, smallest p "
+            f"{self.smallest_p:.2g})"
+        )
 
 
 def feature_significance(
     D: DistributionsLike,
     y: LabelsLike,
     *,
+    target: str = "classes",
     groups: LabelsLike | None = None,
     strata: LabelsLike | None = None,
     n_permutations: int = 1999,
     random_state: RandomState = None,
 ) -> FeatureSignificance:
-    """Test which features differ between labels, with labels exchanged as null.
+    """Test which features differ between labels, in mean or shape, with patients as units.
 
-    Each feature is transported alone, which is a sort; its statistic is how much farther distributions are from those
-    of other labels than from those of their own, over its error. Under the null hypothesis labels are exchangeable
-    (among distributions, groups, or within strata, as in `evaluation.permutation_test`), and the statistics of all
-    features are computed again for every exchange. So neither the number of points of a distribution nor dependence
-    between features makes anything significant: the distribution is the unit.
+    The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions of
+    fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged, so that a patient counts
+    once, however many samples it has. If patients have several labels each (paired designs), differences between patients are
+    removed; if few of them have, patients are random effects with one correlation for all features. Differences between
+    strata are removed.
+
+    The statistic combines moderated F statistics (Smyth 2004, as in limma) of the mean and of the shape of the quantile
+    function. p-values rank it among its values for permuted labels (`supervision.permutations`): all arrangements if there
+    are at most ``n_permutations + 1``, otherwise random ones. The q-value is the larger of a pooled estimate (Tusher,
+    Tibshirani & Chu 2001) and the adjusted p-value (Benjamini & Hochberg).
+
+    What the numbers cover: under the null hypothesis that patients of a stratum are exchangeable, p-values are exact, for
+    any distribution of the features and any dependence between them. Patients with more samples have less noisy means; if
+    the number of samples *and* the number of patients differ between classes, p-values are approximate. The q-value
+    controls the expected share of false discoveries under positive dependence. Neither number protects against a confounder
+    that is not among the strata. `parametric_p` and `parametric_q` assume normal patient means; use them if `smallest_p` or
+    `smallest_q` shows that the cohort is too small for a permutation test (6 pairs have 64 arrangements and a smallest p of
+    1/32).
 
     Parameters
     ----------
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
-        Classes; these, groups and strata go by name where they carry names.
+        Classes, or numbers with ``target="ordered"``; `y`, `groups` and `strata` are aligned by name if they have names.
+    target : {"classes", "ordered"}, default="classes"
+        Whether labels are classes, or numbers (ages, grades, `survival_percentiles`), for which the linear trend is tested.
     groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution (the patient of a sample).
+        Patient of each distribution.
     strata : array-like of shape (n_distributions,) or None, default=None
-        Labels are exchanged only within these (centre, batch, sex).
+        Batch, centre or another nuisance: removed from the statistic, and labels are permuted within strata only.
     n_permutations : int, default=1999
-        Number of exchanges of the labels. No q-value is below the number of features over that of permutations, by the
-        number of features found: thousands of features need thousands of permutations.
+        Number of permutations. A single feature among m needs m / 0.05 permutations for a q-value of 0.05.
     random_state : int, RandomState or None, default=None
-        Seed of the exchanges.
+        Seed of the permutations and of the draw of points. Both are keyed by name, and do not depend on the order of
+        distributions.
 
     Returns
     -------
@@ -110,33 +190,351 @@ def feature_significance(
     --------
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
-    >>> found = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
-    >>> found.statistic.shape
-    (2,)
+    >>> result = gm.interpret.feature_significance(D, y, n_permutations=99, random_state=0)
+    >>> result.statistic.shape, result.smallest_p
+    ((2,), 0.01)
     """
     D = as_distributions(D).with_mass()
-    labels = check_labels(y, D.roll)
+    labels = _check_target(y, target, D)
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     check_number("n_permutations", n_permutations, low=1, whole=True)
-    classes, codes = np.unique(labels, return_inverse=True)
-    exchange, random = exchangeable(codes, groups, strata), check_random_state(random_state)
-    _, variances = D.moments(weighted=False)
-    scale = np.where(variances > 0, np.sqrt(variances), 1.0)
-    distances = FeatureDistances(quantile_functions(D, scale), random)
-    drawn = np.stack([codes, *(exchange.draw(random) for _ in range(n_permutations))])
-    statistics = distances.statistics(drawn)
+    seed = resolve_seed(random_state)
+    design = _Design.of(labels, groups, strata, D.roll.names)
+    arrangements = design.exchange.sample(n_permutations, keyed_generator(seed, "permutations"))
+    D = _equalized(D, seed)
+    data = design.whitened(_quantile_bins(D, design.units))
+    statistics, shift, parametric_p = _test(data, design, arrangements)
     found = discoveries(statistics[0], statistics[1:], relative=False)
-    # Pooled nulls need few permutations but take features to be alike; each feature's own null does not.
-    found = replace(found, q=np.maximum(found.q, false_discovery_control(found.p)))
+    # The pooled estimate needs few permutations but assumes similar null distributions of all features; the p-value of a
+    # feature does not.
+    found = replace(found, q=np.maximum(found.q, stats.false_discovery_control(found.p)))
+    exact = design.exchange.arrangements <= n_permutations + 1
     return FeatureSignificance(
-        list(D.features) if D.features is not None else [f"feature {k}" for k in range(D.shape[1])],
-        statistics[0],
-        _shift(D.means() / scale, codes, classes.size),
-        found,
+        features=list(D.features) if D.features is not None else [f"feature {k}" for k in range(D.shape[1])],
+        statistic=statistics[0],
+        shift=shift if labels.dtype.kind == "f" or design.n_classes == 2 else np.full(D.shape[1], np.nan),
+        discoveries=found,
+        parametric_p=parametric_p,
+        parametric_q=stats.false_discovery_control(parametric_p),
+        exchanged=design.exchange.among,
+        arrangements=design.exchange.arrangements,
+        exact=exact,
+        smallest_p=design.smallest_p(arrangements, exact),
+        n_units=design.labels.size,
+        n_points=int(np.median(D.sizes)),
     )
 
 
-def _shift(means: np.ndarray, codes: np.ndarray, n_classes: int) -> np.ndarray:
-    if n_classes != 2:
-        return np.full(means.shape[1], np.nan)
-    return means[codes == 1].mean(axis=0) - means[codes == 0].mean(axis=0)
+def _check_target(y: Any, target: str, D: Distributions) -> np.ndarray:
+    """Return class codes (integers), or standardised numbers (floats)."""
+    if target == "classes":
+        classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
+        if classes.size < 2:
+            raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
+        return codes
+    if target != "ordered":
+        raise ValueError(f"target is {target!r}: expected 'classes' or 'ordered'")
+    labels = label_array(y, D.roll)
+    values = real_array(labels, "y").astype(np.float64)
+    if missing_values(labels).any() or not np.isfinite(values).all():
+        raise ValueError("y contains a missing or infinite label: drop the distribution or label it")
+    values = values / max(float(np.abs(values).max()), 1e-300)  # squares of the values neither overflow nor vanish
+    spread = float(values.std())
+    if spread <= 1e-12:
+        raise ValueError("all distributions have the same label: at least two values are needed")
+    return (values - values.mean()) / spread
+
+
+def _equalized(D: Distributions, seed: int) -> Distributions:
+    n = D.common_size()
+    small = [name for name, size in zip(D.names, D.effective_sizes, strict=True) if size < n - 0.5]
+    if small:
+        warnings.warn(
+            f"{len(small)} distributions have fewer than {n} points ({', '.join(map(str, small[:3]))}): their quantile "
+            "functions are noisier than those of the others; exclude these distributions if their number depends on "
+            "the label",
+            UserWarning,
+            stacklevel=3,
+        )
+    return D.equalize(n, random_state=seed)
+
+
+@dataclass(frozen=True)
+class _Design:
+    """Linear model of units: labels, and what is removed.
+
+    `units` are the unit of each distribution. `root` is the transposed whitening matrix on the orthogonal complement of the
+    nuisance variables, of shape (n_rest, n_units): `root @ Y` has independent rows with mean 0 under the null hypothesis.
+    """
+
+    units: np.ndarray
+    labels: np.ndarray
+    exchange: RestrictedPermutations
+    nuisance: Floats
+    patients: np.ndarray | None
+
+    @classmethod
+    def of(cls, labels: np.ndarray, groups: Any, strata: Any, names: Any) -> _Design:
+        n = labels.size
+        order = canonical_order(names, n)
+        group = number_groups(groups, n)
+        if group is None:
+            units = np.argsort(order)
+        else:  # a unit is a patient and a label; numbered in the order of names
+            keys = [(int(group[row]), labels[row].item()) for row in range(n)]
+            place = {key: unit for unit, key in enumerate(dict.fromkeys(keys[row] for row in order))}
+            units = np.array([place[key] for key in keys])
+        first = np.array([np.flatnonzero(units == unit)[0] for unit in range(int(units.max()) + 1)])
+        by_unit = labels[first]
+        patients = None if group is None else group[first]
+        stratum = number_groups(strata, n, "strata")
+        shares = None if stratum is None else profiles(stratum, units)
+        exchange = restricted_permutations(by_unit, patients, shares)
+        nuisance = np.ones((by_unit.size, 1))
+        if shares is not None:
+            nuisance = np.array([[float(dict(unit).get(s, 0)) for s in np.unique(stratum)] for unit in shares])
+        if patients is None or np.unique(patients).size == patients.size:
+            return cls(units, by_unit, exchange, nuisance, None)
+        blocks = (patients[:, None] == np.unique(patients)).astype(np.float64)
+        label_columns = _columns(by_unit[None])[0]
+        total, within = (
+            np.square(_complement(z) @ label_columns).sum() for z in (nuisance, np.hstack([nuisance, blocks]))
+        )
+        if within >= _WITHIN * total:
+            return cls(units, by_unit, exchange, np.hstack([nuisance, blocks]), None)
+        return cls(units, by_unit, exchange, nuisance, patients)
+
+    @property
+    def n_classes(self) -> int:
+        return np.unique(self.labels).size
+
+    def smallest_p(self, arrangements: np.ndarray, exact: bool) -> float:
+        partitions = self.exchange.partitions if self.labels.dtype.kind in "iu" else self.exchange.arrangements
+        return max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements))
+
+    def whitened(self, bins: np.ndarray) -> _Whitened:
+        """Remove nuisance variables and, if patients are random effects, the correlation within patients."""
+        root = np.eye(self.labels.size)
+        if self.patients is not None:
+            means = bins.mean(axis=1, dtype=np.float64)
+            same = self.patients[:, None] == self.patients
+            correlation = _correlation(_complement(self.nuisance), means, same)
+            values, vectors = np.linalg.eigh(np.where(same, correlation, 0.0) + (1.0 - correlation) * np.eye(len(same)))
+            root = (vectors / np.sqrt(values)) @ vectors.T
+        return _Whitened(bins, _complement(root @ self.nuisance) @ root)
+
+
+@dataclass(frozen=True)
+class _Whitened:
+    """Quantile functions of units, (n_units, bins, features), and the matrix that whitens them, (n_rest, n_units)."""
+
+    bins: np.ndarray
+    root: Floats
+
+
+def _correlation(complement: Floats, means: Floats, same: np.ndarray) -> float:
+    """Return the correlation of units of a patient, averaged over features (limma's consensus correlation)."""
+    rest = complement.T @ (complement @ means)
+    rest = rest / np.maximum(np.sqrt(np.square(rest).mean(axis=0)), 1e-300)
+    pairs = same & ~np.eye(len(same), dtype=bool)
+    covariance = np.sum(pairs * (rest @ rest.T)) / pairs.sum() / means.shape[1]
+    return float(np.clip(covariance, 0.0, 0.95))
+
+
+def _complement(columns: Floats) -> Floats:
+    """Return orthonormal rows that span the orthogonal complement of the columns."""
+    vectors, sizes, _ = np.linalg.svd(columns, full_matrices=True)
+    rank = int(np.sum(sizes > 1e-9 * max(float(sizes[0]), 1e-300)))
+    return np.ascontiguousarray(vectors[:, rank:].T)
+
+
+def _columns(labels: np.ndarray) -> Floats:
+    """Return the design matrix of each arrangement: indicators of all classes but the first, or the numbers."""
+    if labels.dtype.kind == "f":
+        return labels[:, :, None].astype(np.float64)
+    return (labels[:, :, None] == np.unique(labels)[1:]).astype(np.float64)
+
+
+def _quantile_bins(D: Distributions, units: np.ndarray) -> np.ndarray:
+    """Return quantile functions averaged over bins of equal mass, (n_units, bins, features), in double precision.
+
+    Features are centred in double precision before they are divided by their standard deviation, so that an offset of a
+    feature does not change the result. Distributions of a unit are averaged.
+    """
+    origin, scale = _origin_and_scale(D)
+    bins = np.zeros((int(units.max()) + 1, _N_BINS, D.shape[1]))
+    share = 1.0 / np.bincount(units)[units]
+    width = max(1, _MAX_ENTRIES // int(D.sizes.max()))
+    for d in range(len(D)):
+        rows = slice(D.bounds[d], D.bounds[d + 1])
+        points = D.points[rows]
+        masses = None if D.uniform[d] else D.weights[rows]
+        for low in range(0, D.shape[1], width):
+            columns = slice(low, low + width)
+            values = points[:, columns].toarray() if sparse.issparse(points) else points[:, columns]
+            values = (values.astype(np.float64) - origin[columns]) / scale[columns]
+            bins[units[d], :, columns] += share[d] * _bin_means(values, masses)
+    return bins
+
+
+def _origin_and_scale(D: Distributions) -> tuple[Floats, Floats]:
+    means, variances = D.moments(weighted=False)
+    if not sparse.issparse(D.points):
+        # A mean near the values, rounded to one of them, so that differences of float32 values are exact.
+        means = means.astype(D.points.dtype).astype(np.float64)
+    return means, np.where(variances > 0, np.sqrt(variances), 1.0)
+
+
+def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
+    """Return the mean of the quantile function in each bin, (bins, features); their mean is the mean of the points.
+
+    >>> _bin_means(np.arange(40.0)[::-1, None], None)[[0, -1], 0].round(9).tolist()
+    [0.5, 38.5]
+    """
+    n = len(values)
+    if masses is None:
+        ends = np.arange(n + 1) / n
+        edges = np.arange(_N_BINS + 1) / _N_BINS
+        overlap = np.minimum(edges[1:, None], ends[1:]) - np.maximum(edges[:-1, None], ends[:-1])
+        return _N_BINS * np.maximum(overlap, 0.0) @ np.sort(values, axis=0)
+    order = np.argsort(values, axis=0, kind="stable")
+    values = np.take_along_axis(values, order, axis=0)
+    mass = masses[order] / masses.sum()
+    ends = np.vstack([np.zeros(values.shape[1]), np.cumsum(mass, axis=0)])
+    integral = np.vstack([np.zeros(values.shape[1]), np.cumsum(mass * values, axis=0)])
+    at_edges = [np.zeros(values.shape[1])]
+    for edge in np.arange(1, _N_BINS) / _N_BINS:
+        last = np.minimum(np.sum(ends[1:] <= edge, axis=0), n - 1)[None]
+        partial = (edge - np.take_along_axis(ends, last, 0)) * np.take_along_axis(values, last, 0)
+        at_edges.append((np.take_along_axis(integral, last, 0) + partial)[0])
+    return _N_BINS * np.diff([*at_edges, integral[-1]], axis=0)
+
+
+def _test(data: _Whitened, design: _Design, arrangements: np.ndarray) -> tuple[Floats, Floats, Floats]:
+    """Return statistics of all arrangements, (n_arrangements, n_features), shifts and parametric p-values.
+
+    `arrangements` has a row per arrangement, the observed one first.
+    """
+    columns = data.root @ _columns(arrangements)  # (arrangements, n_rest, label columns)
+    basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    used = sizes > 1e-9 * max(float(sizes.max()), 1e-300)
+    basis = basis * used[:, None, :]
+    n_between = used.sum(axis=1, keepdims=True).astype(np.float64)
+    n_rest = len(data.root)
+    if n_rest - n_between.max() < 1:
+        raise ValueError(
+            f"{design.labels.size} units leave no degree of freedom for the error after removal of labels, strata and "
+            "patients: give more patients, or coarser strata"
+        )
+    _, n_bins, n_features = data.bins.shape
+    total, dimensions = np.empty((2, n_features)), np.empty(n_features)
+    explained = np.empty((2, len(arrangements), n_features))
+    shift = np.zeros(n_features)
+    width = max(1, _MAX_ENTRIES // (n_bins * (len(columns) * basis.shape[2] + 2 * n_rest)))
+    flat = np.ascontiguousarray(basis.transpose(0, 2, 1)).reshape(-1, n_rest)
+    for low in range(0, n_features, width):
+        block = slice(low, low + width)
+        rest = np.einsum("ru,ukf->rkf", data.root, data.bins[:, :, block], optimize=True)
+        mean = rest.mean(axis=1)
+        rest -= mean[:, None]
+        total[0, block], total[1, block] = np.square(mean).sum(axis=0), np.square(rest).sum(axis=(0, 1))
+        dimensions[block] = _effective_dimensions(rest)
+        shape = (len(columns), -1)
+        explained[0][:, block] = np.square(flat @ mean).reshape(*shape, mean.shape[1]).sum(axis=1)
+        parts = flat @ rest.reshape(n_rest, -1)
+        explained[1][:, block] = np.square(parts, out=parts).reshape(*shape, mean.shape[1]).sum(axis=1)
+        if columns.shape[2] == 1:
+            shift[block] = columns[0, :, 0] @ mean / np.square(columns[0, :, 0]).sum()
+    varies = total > 1e-20 * n_rest  # in units of the variance of the points
+    score_mean, f, n_error = _moderated_scores(
+        explained[0], total[0], n_between, n_rest, np.ones(n_features), varies[0]
+    )
+    score_shape, _, _ = _moderated_scores(explained[1], total[1], n_between, n_rest, dimensions, varies[1])
+    parametric_p = np.where(varies[0], special.fdtrc(n_between[0], n_error[0], f[0]), 1.0)
+    score = np.maximum(score_mean, score_shape - _SHAPE_PENALTY, out=score_mean)
+    return np.round(score, _DECIMALS, out=score), shift, parametric_p
+
+
+def _effective_dimensions(rest: Floats) -> Floats:
+    """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins.
+
+    The estimate of tr S² is corrected for the sampling error of S from n_rest rows (Srivastava 2005).
+    """
+    n = len(rest)
+    rows = rest.transpose(2, 0, 1)
+    gram = rows @ rows.transpose(0, 2, 1) if n < rest.shape[1] else rows.transpose(0, 2, 1) @ rows
+    trace, squares = np.einsum("fii->f", gram), np.square(gram).sum(axis=(1, 2))
+    if n > 1:
+        squares = np.maximum((squares - trace**2 / n) * n**2 / ((n - 1.0) * (n + 2.0)), trace**2 / rest.shape[1])
+    return np.clip(np.divide(trace**2, squares, out=np.ones_like(trace), where=squares > 0), 1.0, rest.shape[1])
+
+
+def _moderated_scores(
+    explained: Floats, total: Floats, n_between: Floats, n_rest: int, dimensions: Floats, varies: np.ndarray
+) -> tuple[Floats, Floats, Floats]:
+    """Return z-scores and moderated F statistics, (arrangements, features), and their error degrees of freedom.
+
+    Error variances are shrunk towards a common prior, fitted to all features (Smyth 2004, `fitFDist` and `eBayes` of
+    limma), for each arrangement in the same way. Features with d effective dimensions have d times the degrees of freedom.
+    """
+    n_error = (n_rest - n_between) * dimensions
+    variance = np.maximum(total - explained, 0.0) / n_error
+    n_prior, prior = _fit_prior(variance, n_error, varies)
+    # No more degrees of freedom than all features have together, as in limma.
+    n_total = np.minimum(n_error + n_prior, n_error[:, varies].sum(axis=1, keepdims=True) if varies.any() else n_error)
+    finite = np.isfinite(n_prior)
+    weight = np.where(finite, np.where(finite, n_prior, 0.0) / (np.where(finite, n_prior, 0.0) + n_error), 1.0)
+    moderated = weight * prior + (1.0 - weight) * variance
+    df = n_between * dimensions
+    f = np.divide(explained / df, moderated, out=np.zeros_like(explained), where=(moderated > 0) & varies)
+    return _z_score(f, df, n_total), f, n_total
+
+
+def _fit_prior(variance: Floats, n_error: Floats, varies: np.ndarray) -> tuple[Floats, Floats]:
+    """Return degrees of freedom and value of the prior variance in each arrangement, both of shape (arrangements, 1).
+
+    With fewer than three features there is no prior.
+    """
+    n_features = int(varies.sum())
+    if n_features < 3:
+        return np.zeros((len(variance), 1)), np.ones((len(variance), 1))
+    half, variance = n_error[:, varies] / 2.0, variance[:, varies]
+    floor = np.maximum(1e-5 * np.median(variance, axis=1, keepdims=True), 1e-300)
+    logs = np.log(np.maximum(variance, floor))
+    first = slice(0, 1) if np.all(half == half[:1]) else slice(None)  # special functions are slow
+    logs += np.log(half[first]) - special.digamma(half[first])
+    mean = logs.mean(axis=1, keepdims=True)
+    excess = logs.var(axis=1, ddof=1, keepdims=True) - special.polygamma(1, half[first]).mean(axis=1, keepdims=True)
+    half_prior = _inverse_trigamma(excess)
+    finite = np.isfinite(half_prior)
+    safe = np.where(finite, half_prior, 1.0)
+    return 2.0 * half_prior, np.exp(mean + np.where(finite, special.digamma(safe) - np.log(safe), 0.0))
+
+
+def _inverse_trigamma(values: Floats) -> Floats:
+    """Return x with trigamma(x) = value by Newton's method, infinity for values of at most 0.
+
+    >>> _inverse_trigamma(special.polygamma(1, np.array([0.3, 2.0, 50.0]))).round(6).tolist()
+    [0.3, 2.0, 50.0]
+    """
+    positive = values > 1e-7
+    y = np.where(positive, values, 1.0)
+    x = 0.5 + 1.0 / y
+    for _ in range(20):  # converges monotonically from this start (Smyth 2004, appendix)
+        trigamma = special.polygamma(1, x)
+        step = trigamma * (1.0 - trigamma / y) / special.polygamma(2, x)
+        x = x + step
+        if np.all(np.abs(step) <= 1e-10 * x):
+            break
+    return np.where(positive, x, np.inf)
+
+
+def _z_score(f: Floats, df: Floats, n_error: Floats) -> Floats:
+    """Return approximate z-scores of F statistics, increasing in F.
+
+    Bartlett's approximation turns F into a chi-squared statistic, Wilson and Hilferty's into a normal one. The
+    approximation only decides how mean and shape are weighted: p-values are ranks.
+    """
+    scaled = (n_error + df / 2.0 - 1.0) * np.log1p(f * (df / n_error)) / df
+    variance = 2.0 / (9.0 * df)
+    return (np.cbrt(scaled) - (1.0 - variance)) / np.sqrt(variance)

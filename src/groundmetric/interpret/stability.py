@@ -18,8 +18,8 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import as_distributions
-from ..evaluation.permutation import exchangeable
 from ..learning.features import importance_interval
+from ..supervision.permutations import restricted_permutations
 from ..supervision.splits import group_list
 from ._inputs import classes_of, feature_names, frame
 from ._refits import (
@@ -29,7 +29,6 @@ from ._refits import (
     canonical,
     fit_all,
     fitted_metric,
-    n_partitions,
     refit_parameters,
     underlying,
 )
@@ -248,8 +247,8 @@ def stability(
         refitter, [(indices, codes[indices], _seed(random)) for indices in samples], n_jobs, "refits", verbose
     )
 
-    exchange = exchangeable(codes, groups, strata) if n_permutations else None
-    drawn = np.array([codes] + [exchange.draw(random) for _ in range(n_permutations) if exchange is not None])
+    exchange = restricted_permutations(codes, groups, strata, names=D.roll.names) if n_permutations else None
+    drawn = codes[None] if exchange is None else np.vstack([codes, exchange.draws(n_permutations, random)])
     distinct, inverse = np.unique([canonical(row) for row in drawn], axis=0, return_inverse=True)
     every, seed = np.arange(len(D)), _seed(random)
     done = fit_all(refitter, [(every, labels, seed) for labels in distinct], n_jobs, "permuting", verbose)
@@ -265,7 +264,7 @@ def stability(
         null=_stack([refit.importance for refit in arranged[1:]], D.shape[1]),
         null_angles=_stack([refit.angles for refit in arranged[1:]], n_axes),
         exchanged="nothing" if exchange is None else exchange.among,
-        partitions=1 if exchange is None else n_partitions(exchange),
+        partitions=1 if exchange is None else exchange.partitions,
         epochs=refitter.parameters.get("max_epochs"),
         n_top=min(n_top, D.shape[1]),
         confidence=confidence,
