@@ -114,13 +114,6 @@ class FittedEnsemble:
             geometries, target, groups, group_names, settings, folds, design, members, views, held_out
         )  # fmt: skip
 
-    def relabelled(self, target: Target) -> FittedEnsemble:
-        """Fit again with other labels of the same distributions, sharing all that does not depend on labels."""
-        quiet = Settings(
-            self.settings.kinds, self.settings.n_members, self.settings.seed, self.settings.refine
-        )  # fmt: skip
-        return FittedEnsemble.fit(self.geometries, target, self.groups, self.group_names, quiet)
-
     @property
     def score(self) -> float:
         """Mean held-out log-likelihood of the labels."""

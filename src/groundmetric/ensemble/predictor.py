@@ -61,9 +61,7 @@ class Predictor:
     def euclidean_distances(self, descriptions: Mapping[str, Description]) -> dict[str, np.ndarray]:
         """Return Euclidean transport distances from new to training distributions, in units of their median."""
         return {
-            name: view.distances_to(descriptions[name])
-            for name, view in self.views
-            if isinstance(view, EuclideanView)
+            name: view.distances_to(descriptions[name]) for name, view in self.views if isinstance(view, EuclideanView)
         }
 
     def remoteness(self, euclidean: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

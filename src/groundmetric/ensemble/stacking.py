@@ -67,7 +67,7 @@ class KernelModel:
         held_out, chance = target.empty(STRENGTHS.size, len(kernel)), target.chance(folds)
         for mask, fitted in zip(inside[:-1], coefficients[:-1], strict=True):
             held_out[:, ~mask] = target.predict(fitted, x[~mask]) if target.complete(mask) else chance[~mask]
-        # Penalties are mixed by the square root of the held-out likelihood: with few distributions none is clearly best.
+        # Penalties are mixed by the root of the held-out likelihood: with few distributions none is clearly best.
         logs = 0.5 * len(target) * np.array([target.score(predictions) for predictions in held_out])
         mixture = np.exp(logs - logs.max())
         mixture /= mixture.sum()
@@ -154,11 +154,7 @@ def predict_held_out(views: Sequence[View], target: Target, folds: np.ndarray) -
     return HeldOut(predictions, by_view)
 
 
-def predict_new(
-    views: Sequence[View], stack: Stack, target: Target, descriptions: Sequence[Description]
-) -> np.ndarray:
+def predict_new(views: Sequence[View], stack: Stack, target: Target, descriptions: Sequence[Description]) -> np.ndarray:
     """Return predictions for new distributions; `descriptions` has the description that each view reads."""
     kernels = [view.kernel_to(description) for view, description in zip(views, descriptions, strict=True)]
     return combine(stack.weights, stack.predict_views(kernels, target))
-
-

@@ -298,7 +298,7 @@ def fit_logistic(
 
     Returns coefficients of shape (n_problems, n_classes, n_columns); those of the classes sum to 0.
     """
-    n_samples, n_columns = x.shape
+    n_columns = x.shape[1]
     n_contrasts = n_classes - 1
     # Coefficients are parametrised by n_classes - 1 orthonormal contrasts, which removes the common shift of classes.
     contrasts = np.linalg.svd(np.eye(n_classes) - 1.0 / n_classes)[0][:, :n_contrasts]

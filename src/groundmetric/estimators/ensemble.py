@@ -192,8 +192,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     target : {"classes", "ordered", "survival"}, default="classes"
         Kind of the labels: classes, numbers, or right-censored survival times.
     cv : array-like of shape (n_distributions,) or None, default=None
-        Cross-validation fold of each distribution, matched by name where it carries names. None: 4 to 10 folds, balanced
-        by label, in which each group has a place that depends on the seed and its name.
+        Cross-validation fold of each distribution, matched by name where it carries names. None: 4 to 10 folds,
+        balanced by label; the fold of a group depends on the seed and its name.
     max_points : int, default=100
         Points per distribution in transport problems, at most. All distributions are represented by the same number.
     max_epochs : int, default=10
@@ -302,13 +302,33 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         GroundMetricEnsemble
             The estimator itself.
         """
-        D = checked_distributions(self, X, reset=True)
-        cohort = Cohort(D, y, self.target, groups, strata, self.cv)
-        settings, seed = self.settings(), resolve_seed(self.random_state)
-        settings = replace(settings, seed=seed)
-        geometry = Geometry(D[cohort.order], seed, self.max_points, cohort.strata)
+        cohort, geometry, settings = self.prepare(X, y, groups, strata)
         self._keep(fit_cohort({"": geometry}, cohort, settings), cohort)
         return self
+
+    def prepare(
+        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+    ) -> tuple[Cohort, Geometry, Settings]:
+        """Check the input of `fit`, and compute everything that does not depend on labels.
+
+        Parameters
+        ----------
+        X, y, groups, strata : as in `fit`
+            The cohort.
+
+        Returns
+        -------
+        cohort : Cohort
+            Labels, groups and strata in the order of the names.
+        geometry : Geometry
+            The distributions without labels.
+        settings : Settings
+            What is learned from labels.
+        """
+        D = checked_distributions(self, X, reset=True)
+        cohort = Cohort(D, y, self.target, groups, strata, self.cv)
+        settings = replace(self.settings(), seed=resolve_seed(self.random_state))
+        return cohort, Geometry(D[cohort.order], settings.seed, self.max_points, cohort.strata), settings
 
     def settings(self) -> Settings:
         """Return the checked settings of members."""
@@ -374,8 +394,9 @@ class Refinement:
         )
 
 
-def fit_cohort(geometries: dict[str, Geometry], cohort: Cohort, settings: Settings) -> FittedEnsemble:
-    """Fit an ensemble to the geometries of a cohort, one for each modality."""
-    return FittedEnsemble.fit(
-        geometries, cohort.target, cohort.groups, cohort.group_names, settings, cohort.folds
-    )  # fmt: skip
+def fit_cohort(
+    geometries: dict[str, Geometry], cohort: Cohort, settings: Settings, target: Target | None = None
+) -> FittedEnsemble:
+    """Fit an ensemble to the geometries of a cohort, one for each modality; `target` replaces its labels."""
+    target = cohort.target if target is None else target
+    return FittedEnsemble.fit(geometries, target, cohort.groups, cohort.group_names, settings, cohort.folds)

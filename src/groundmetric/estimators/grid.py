@@ -19,9 +19,9 @@ from sklearn.exceptions import ConvergenceWarning
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..learning.penalties import has_vanished
+from ..metrics.average import MOST_COMPONENTS, average_metric, of_unit_spread, reference_metric
 from ..metrics.base import GroundMetric
 from ..supervision.splits import Split
-from ..metrics.average import MOST_COMPONENTS, average_metric, of_unit_spread, reference_metric
 from .learner import GroundMetricLearner
 
 SPACES = ("features", "components")

@@ -150,8 +150,8 @@ class _MultimodalPredictor(BaseEstimator):
 class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
     """Probabilities of classes from several modalities, each with a learned metric of its own.
 
-    The views of all modalities are stacked in one ensemble, so that held-out predictions use no label of their fold. Where
-    all modalities are measured on the same cells, further views compare cells by all features at once.
+    The views of all modalities are stacked in one ensemble, so that held-out predictions use no label of their fold.
+    Where all modalities are measured on the same cells, further views compare cells by all features at once.
 
     Parameters
     ----------

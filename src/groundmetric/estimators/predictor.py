@@ -23,8 +23,8 @@ from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
 from .ensemble import GroundMetricEnsemble, SmallSampleWarning, checked_distributions, ordered_values
 
-# A new distribution is unfamiliar if its nearest training distribution is this many times as far as that of any training
-# distribution.
+# A new distribution is unfamiliar if its nearest training distribution is more than this many times as far as the
+# nearest neighbour of any training distribution.
 _FAR = 1.5
 
 
@@ -59,7 +59,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
     """Kernel models of all views of an ensemble, averaged by their stacking weights."""
 
     takes_groups = True
-    _target = "classes"
+    target = "classes"  # kind of the labels, as in `GroundMetricEnsemble`
 
     def __init__(self, ensemble: GroundMetricEnsemble | None = None, *, random_state: RandomState = None) -> None:
         self.ensemble = ensemble
@@ -96,7 +96,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
         D = checked_distributions(self, X, reset=True)
-        self.ensemble_ = ensemble.set_params(target=self._target).fit(D, _one_column(y), groups=groups, strata=strata)
+        self.ensemble_ = ensemble.set_params(target=self.target).fit(D, _one_column(y), groups=groups, strata=strata)
         self.predictor_ = Predictor.of(ensemble.fitted_)
         self.metric_ = ensemble.metric_
         return self
@@ -409,7 +409,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
     True
     """
 
-    _target = "ordered"
+    target = "ordered"
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
         """Number of each distribution.

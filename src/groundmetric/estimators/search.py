@@ -18,9 +18,9 @@ from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions
 from ..learning.options import resolve_form
+from ..metrics.average import average_metric, reference_metric
 from ..metrics.base import Cost, GroundMetric
 from ..supervision.splits import Split, folds, group_list, number_groups, shuffled
-from ..metrics.average import average_metric, reference_metric
 from ._base import GroundMetricMethod
 from .grid import (
     BLIND,

@@ -63,7 +63,7 @@ class TransportSurvival(EnsemblePredictor):
     ((4,), (4, 2))
     """
 
-    _target = "survival"
+    target = "survival"
     _times: SurvivalTimes
     held_out_risk_: np.ndarray
 
@@ -194,4 +194,3 @@ class TransportSurvival(EnsemblePredictor):
             raise Damaged("survival times or risks are negative, infinite or without an event")
         self._times, self.held_out_risk_ = SurvivalTimes(time, event), risk
         self.concordance_ = float(arrays["concordance"])
-

@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,19 +18,19 @@ from sklearn.utils import check_random_state
 
 from .._internal.executor import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
-from .._internal.validation import check_labels, check_number
+from .._internal.validation import ParameterError, check_labels, check_number
 from ..distributions import as_distributions
-from ..estimators.ensemble import GroundMetricEnsemble
-from ..estimators.predictor import TransportClassifier, TransportRegressor
+from ..ensemble import Classes, Survival
+from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
+from ..estimators.predictor import EnsemblePredictor
 from ..supervision.permutations import RestrictedPermutations, restricted_permutations
 from ..supervision.splits import check_splits, group_list
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
+from .association import NAMES, Association, combined_p_value, separation
 from .scores import SCORES
 
 # Threads up to which a test that can run in them does: more wait for each other, and processes take seconds to start.
 _MOST_THREADS = 2
-# Null values this close to the statistic are ties, which count against it.
-_TIE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,15 @@ class PermutationTest:
     null : array of shape (n_permutations,)
         Scores with labels permuted; NaN where the method failed or the score is not defined, which counts as a hit.
     p : float
-        (1 + hits) / (1 + permutations); a hit is a null score as high as the statistic or higher.
+        Smallest level at which the null hypothesis is rejected, from all `combined` statistics. Of a single statistic,
+        (1 + hits) / (1 + permutations); a hit is a null value as high as the statistic or higher.
     score : str
         Name of the score.
+    p_values : dict of str to float
+        P-value of each statistic alone. For an ensemble these include "map separation", the p-value of the separation
+        of the labels in a 2-D map of `distances_`, from refits under permuted labels.
+    combined : tuple of str
+        Statistics that `p` combines.
     exchanged : str
         Units among which labels were permuted, in words, e.g. "groups within strata".
     arrangements : int
@@ -72,6 +78,8 @@ class PermutationTest:
     exchanged: str
     arrangements: int
     seconds: float
+    p_values: dict[str, float] = field(default_factory=dict)
+    combined: tuple[str, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -93,8 +101,8 @@ class PermutationTest:
             All parameters by name, and `failed`; scores that are NaN are None.
         """
         null = [None if np.isnan(value) else float(value) for value in self.null]
-        fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed")
-        return {**{name: getattr(self, name) for name in fields}, "null": null}
+        fields = ("statistic", "p", "score", "exchanged", "arrangements", "seconds", "failed", "p_values")
+        return {**{name: getattr(self, name) for name in fields}, "combined": list(self.combined), "null": null}
 
 
 def permutation_test(
@@ -107,6 +115,7 @@ def permutation_test(
     strata: LabelsLike | None = None,
     n_permutations: int = 199,
     score: str | None = None,
+    statistic: str = "combined",
     n_neighbors: int = 5,
     weights: str = "distance",
     class_weight: str | None = None,
@@ -114,29 +123,28 @@ def permutation_test(
     random_state: RandomState = None,
     verbose: int = 0,
 ) -> PermutationTest:
-    """Test whether a method predicts labels better than it could if labels had nothing to do with the data.
+    """Test whether labels are associated with the distributions, by the held-out score of a method.
 
-    Labels are exchanged, and everything is done again: splitting, fitting, predicting. The data's own labels go through
-    exactly the same, so that under the null hypothesis their score ranks anywhere among the others with equal chance,
-    and p-values are uniform (conservative where scores tie).
+    Labels are permuted, and everything is done again: splitting, fitting, predicting. The data's own labels go through
+    exactly the same procedure, so that under the null hypothesis their score has any rank among the others with equal
+    probability, and p-values are uniform (conservative where scores tie).
 
-    What is exchanged, within strata where given: labels of distributions. Where every outer group has one label (a
-    patient with several samples): labels of whole groups. Where groups hold several (a donor, treated or not): labels
-    of distributions within their group, and where groups differ in what they hold, also all labels of one group with
-    those of another of the same size.
+    Labels are permuted within strata where given: labels of distributions; if every outer group has one label (a
+    patient with several samples), labels of whole groups; if groups have several labels (a donor, treated or not),
+    labels of distributions within their group and, where groups differ in their labels, also all labels of one group
+    with those of another of the same size.
 
-    What saves time: of the learned distances only the nearest neighbours are computed, and most pairs are ruled out by
-    bounds; an arrangement that comes up twice is done once; arrangements run side by side and share the points; a
-    method that says ``uses_labels = False`` is fitted once per split where all arrangements have the same splits. A fit
-    itself shares nothing with another: what does not depend on labels (the features' moments) is less than a hundredth
-    of it.
+    An ensemble is fitted again for every permutation, with the settings that it has; permutations share the geometry,
+    which does not depend on labels. By default its held-out score is combined with five statistics of the association
+    between labels and distributions (PERMANOVA of means, of moments and of Euclidean transport, and the largest F
+    statistics of single features) under one permutation distribution: the score has power for a few strong features,
+    the others for many weak ones. See `statistic`.
 
     Parameters
     ----------
     method : estimator
-        As in `compare`. A `GroundMetricEnsemble`, or a `TransportClassifier` or `TransportRegressor` on one, is not
-        split and fitted again: its distributions are held out by its own members, and permutations share all that does
-        not depend on labels.
+        As in `compare`; or a `GroundMetricEnsemble`, or a `TransportClassifier`, `TransportRegressor` or
+        `TransportSurvival` on one, which has held-out predictions of its own and needs no splits.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -155,8 +163,12 @@ def permutation_test(
         Number of exchanges of the labels.
     score : {"accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability", "log_likelihood"} or None, \
 default=None
-        What is tested. None: balanced accuracy; of an ensemble, "log_probability", the mean log-probability of the
-        true class out of bag, or of numbers "log_likelihood", which are the only ones it has.
+        Score of the method. None: balanced accuracy; of an ensemble, "log_probability", the mean held-out
+        log-probability of the true class, or for numbers and survival times "log_likelihood", which are the only ones
+        it has.
+    statistic : {"combined", "score", "association"}, default="combined"
+        For an ensemble: the held-out score combined with statistics of association, the score alone, or the statistics
+        of association alone, which need no fit and take milliseconds. For other methods the score is the statistic.
     n_neighbors : int, default=5
         Distributions that vote, as in `compare`.
     weights : {"distance", "uniform"}, default="distance"
@@ -186,8 +198,8 @@ default=None
     """
     check_number("n_permutations", n_permutations, low=1, whole=True)
     test = prepare_test(
-        method, D, y, cv=cv, groups=groups, strata=strata, score=score, n_neighbors=n_neighbors, weights=weights,
-        class_weight=class_weight, random_state=random_state,
+        method, D, y, cv=cv, groups=groups, strata=strata, score=score, statistic=statistic, n_neighbors=n_neighbors,
+        weights=weights, class_weight=class_weight, random_state=random_state,
     )  # fmt: skip
     return test.run(n_permutations, n_jobs=n_jobs, verbose=verbose)
 
@@ -201,6 +213,7 @@ def prepare_test(
     groups: Any = None,
     strata: Any = None,
     score: str | None = None,
+    statistic: str = "combined",
     n_neighbors: int = 5,
     weights: str = "distance",
     class_weight: str | None = None,
@@ -210,11 +223,14 @@ def prepare_test(
     D = as_distributions(D)
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     random = check_random_state(random_state)
-    procedure: Callable[[np.ndarray], float]
-    if (ensemble := _ensemble_of(method)) is not None:
+    procedure: Callable[[np.ndarray], np.ndarray]
+    names: tuple[str, ...]
+    if statistic not in STATISTICS:
+        raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
+    if (ensemble := _ensemble_of(method, random)) is not None:
+        procedure = EnsembleProcedure(ensemble, D, y, groups, strata, statistic)
         score = _check_ensemble_options(ensemble, cv, score)
-        ensemble.set_params(random_state=random.randint(2**31)).fit(D, y, groups=groups, strata=strata)
-        codes, procedure = ensemble._codes, partial(_held_out_score, ensemble)
+        codes, names, combined = procedure.labels, procedure.names, procedure.combined
         exchange = restricted_permutations(codes, groups, strata, names=D.roll.names)
     else:
         labels = check_labels(y, D.roll)
@@ -231,9 +247,77 @@ def prepare_test(
             check_splits(splitting(codes), labels, groups)
         repeated = Procedure(method, D, classes, groups, splitting, protocol, score)
         shared = shareable and isinstance(splitting, FixedSplits)
-        procedure = SharedProcedure.of(repeated) if shared else repeated
+        procedure, names, combined = _Scalar(SharedProcedure.of(repeated) if shared else repeated), (score,), (score,)
     _warn_of_few(exchange)
-    return PreparedTest(procedure, codes, exchange, score, random, threads=ensemble is not None)
+    statistics = Statistics(score, names, combined)
+    return PreparedTest(procedure, codes, exchange, statistics, random, threads=ensemble is not None)
+
+
+STATISTICS = ("combined", "score", "association")
+SCORE, SEPARATION = "held-out score", "map separation"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Name of the score, names of all statistics of a procedure, and those that the p-value combines."""
+
+    score: str
+    names: tuple[str, ...]
+    combined: tuple[str, ...]
+
+
+class _Scalar:
+    """A procedure with a single statistic."""
+
+    def __init__(self, procedure: Callable[[np.ndarray], float]) -> None:
+        self.procedure = procedure
+
+    def __call__(self, codes: np.ndarray) -> np.ndarray:
+        return np.array([self.procedure(codes)])
+
+
+class EnsembleProcedure:
+    """Statistics of an ensemble with permuted labels, on a shared geometry.
+
+    Attributes
+    ----------
+    labels : array of shape (n_distributions,)
+        What is permuted: codes of classes, numbers, or codes of survival times.
+    names : tuple of str
+        Names of the statistics that a call returns.
+    combined : tuple of str
+        Those that the p-value combines.
+    """
+
+    def __init__(
+        self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any, statistic: str
+    ) -> None:
+        self.cohort, self.geometry, self.settings = ensemble.prepare(D, y, groups, strata)
+        target, back = self.cohort.target, self.cohort.inverse
+        if isinstance(target, Survival):
+            assert target.times is not None
+            pairs = np.column_stack([target.times.time, target.times.event])
+            _, self.first, codes = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+            self.labels = codes.reshape(-1)[back]
+        else:
+            self.first = None
+            self.labels = (target.codes if isinstance(target, Classes) else target.values)[back]
+        self.association = Association(
+            self.geometry, self.labels[self.cohort.order], self.cohort.groups, self.cohort.strata
+        )
+        self.refits = statistic != "association"
+        fitted = (SCORE, SEPARATION) if self.refits else ()
+        self.names = fitted + (NAMES if statistic != "score" else ())
+        self.combined = tuple(name for name in self.names if name != SEPARATION)
+
+    def __call__(self, labels: np.ndarray) -> np.ndarray:
+        ordered = labels[self.cohort.order]
+        target = self.cohort.target.relabelled(ordered if self.first is None else self.first[ordered])
+        statistics = [] if len(self.names) == 2 and self.refits else list(self.association.statistics(target))
+        if self.refits:
+            fitted = fit_cohort({"": self.geometry}, self.cohort, self.settings, target)
+            statistics = [fitted.score, separation(fitted.distances, target), *statistics]
+        return np.array(statistics)
 
 
 class PreparedTest:
@@ -244,43 +328,48 @@ class PreparedTest:
 
     def __init__(
         self,
-        procedure: Callable[[np.ndarray], float],
+        procedure: Callable[[np.ndarray], np.ndarray],
         codes: np.ndarray,
         exchange: RestrictedPermutations,
-        score: str,
+        statistics: Statistics,
         random: np.random.RandomState,
         threads: bool = False,
     ) -> None:
-        self._procedure, self._codes, self._exchange, self._score = procedure, codes, exchange, score
+        self._procedure, self._codes, self._exchange, self._statistics = procedure, codes, exchange, statistics
         self._random, self._threads = random, threads
         self._drawn: list[np.ndarray] = []
-        self._answers: dict[bytes, tuple[float, float]] = {}  # score and seconds, by arrangement
+        self._answers: dict[bytes, tuple[np.ndarray, float]] = {}  # statistics and seconds, by arrangement
 
     def run(self, n_permutations: int, *, n_jobs: int | None = None, verbose: int = 0) -> PermutationTest:
-        """The score of the data's own labels among those of permuted ones."""
-        own = self._codes.tobytes()
-        if own not in self._answers:  # first and here, so that an error is seen at once
+        """Rank the statistics of the data's own labels among those of permuted ones."""
+        own, statistics = self._codes.tobytes(), self._statistics
+        if own not in self._answers:  # first and in this process, so that an error is raised at once
             with recorded_warnings():
                 self._answers[own] = _timed(self._procedure, self._codes)
-        statistic = self._answers[own][0]
-        if np.isnan(statistic):
+        observed = self._answers[own][0]
+        if np.isnan(observed).any():
             raise ValueError(
-                f"{self._score} is not defined on any of these splits: take another score, or larger test parts"
+                f"{statistics.score} is not defined on any of these splits: take another score, or larger test parts"
             )
         while len(self._drawn) < n_permutations:
             self._drawn.append(self._exchange.draw(self._random))
         drawn = self._drawn[:n_permutations]
         self._answer(drawn, n_jobs, verbose)
-        null = np.array([self._answers[labels.tobytes()][0] for labels in drawn])
-        hits = int(np.sum(~(null < statistic - _TIE)))  # ties and failures count as hits
+        nothing = np.full(observed.size, np.nan)  # of arrangements that failed, which count as hits
+        null = [self._answers[labels.tobytes()][0] for labels in drawn]
+        table = np.vstack([observed, *(nothing if np.ndim(row) == 0 else row for row in null)])
+        chosen = [statistics.names.index(name) for name in statistics.combined]
+        p_values = [combined_p_value(column[:, None]) for column in table.T]
         return PermutationTest(
-            statistic=statistic,
-            null=null,
-            p=(1 + hits) / (1 + n_permutations),
-            score=self._score,
+            statistic=float(observed[0]),
+            null=table[1:, 0],
+            p=combined_p_value(table[:, chosen]),
+            score=statistics.score,
             exchanged=self._exchange.among,
             arrangements=self._exchange.arrangements,
             seconds=float(np.nanmean([seconds for _, seconds in self._answers.values()])),
+            p_values=dict(zip(statistics.names, p_values, strict=True)),
+            combined=statistics.combined,
         )
 
     def _answer(self, drawn: list[np.ndarray], n_jobs: int | None, verbose: int) -> None:
@@ -298,17 +387,17 @@ class PreparedTest:
                 bar.update()
 
 
-def _ensemble_of(method: Any) -> GroundMetricEnsemble | None:
-    """A small copy of an ensemble, or of that of a predictor; None of other methods.
-
-    It is fitted for its geometry; all statistics, that of the data's own labels too, are those of `relabelled` copies.
-    """
-    if isinstance(method, TransportClassifier | TransportRegressor):
-        target = "ordered" if isinstance(method, TransportRegressor) else "classes"
+def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnsemble | None:
+    """Return a copy of an ensemble, or of that of a predictor; None of other methods."""
+    seed = None
+    if isinstance(method, EnsemblePredictor):
+        seed, target = method.random_state, method.target
         method = clone(method.ensemble or GroundMetricEnsemble()).set_params(target=target)
     if not isinstance(method, GroundMetricEnsemble):
         return None
-    return clone(method).set_params(kinds=("univariate",), n_members=2)
+    ensemble = clone(method).set_params(n_jobs=None, verbose=0)
+    seed = ensemble.random_state if seed is None else seed
+    return ensemble.set_params(random_state=random.randint(2**31) if seed is None else seed)
 
 
 def _check_ensemble_options(ensemble: GroundMetricEnsemble, cv: Any, score: str | None) -> str:
@@ -318,10 +407,6 @@ def _check_ensemble_options(ensemble: GroundMetricEnsemble, cv: Any, score: str 
     if score not in (None, only):
         raise ValueError(f"score is {score!r}: of an ensemble, {only!r} is tested; leave it out")
     return only
-
-
-def _held_out_score(ensemble: GroundMetricEnsemble, codes: np.ndarray) -> float:
-    return ensemble.relabelled(codes).score_
 
 
 def _warn_of_few(exchange: RestrictedPermutations) -> None:
@@ -336,16 +421,16 @@ def _warn_of_few(exchange: RestrictedPermutations) -> None:
         )
 
 
-def _timed(procedure: Callable[[np.ndarray], float], codes: np.ndarray) -> tuple[float, float]:
+def _timed(procedure: Callable[[np.ndarray], np.ndarray], codes: np.ndarray) -> tuple[np.ndarray, float]:
     start = time.perf_counter()
     value = procedure(codes)
     return value, time.perf_counter() - start
 
 
 def _attempted(
-    procedure: Callable[[np.ndarray], float], recorder: int | None, codes: np.ndarray
-) -> tuple[float, float]:
-    """NaN where the method cannot cope with these labels.
+    procedure: Callable[[np.ndarray], np.ndarray], recorder: int | None, codes: np.ndarray
+) -> tuple[Any, float]:
+    """Return NaN where the method fails with these labels.
 
     Warnings are recorded here, unless the process `recorder` does so around its threads, which cannot do it each.
     """

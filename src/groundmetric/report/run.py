@@ -33,8 +33,8 @@ from .._internal.cache import Cache
 from .._internal.tables import without_nan
 from .._internal.types import CellsLike
 from ..distributions import Distributions
-from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..ensemble.predictor import Predictor as ViewPredictor
+from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.predictor import load_predictor
 from ..estimators.preprocessing import with_features
 from ..learning.options import read_parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +29,7 @@ from .._anndata.annotations import (  # fmt: skip
 from .._anndata.scale import moments, warn_of_counts
 from .._anndata.source import Source, listed, project, read
 from .._anndata.store import EnsembleResults, Predictor, Stored, pack_predictor
-from .._internal.executor import InterruptedWarning, write_line
+from .._internal.executor import write_line
 from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
