@@ -275,8 +275,7 @@ def learn(
 
     An ensemble learns it (`GroundMetricEnsemble`): members are trained on unions of cross-validation folds of the
     patients and weighted by held-out predictions. Predictions that are reported for training samples are held-out. A
-    single learner (`GroundMetricLearner`, the published method) learns from
-    all samples at once.
+    single learner (`GroundMetricLearner`, the published method) learns from all samples at once.
 
     Values should be normalised and on a log scale; raw counts give a warning.
 
