@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
-import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from .._internal.executor import progress_bar
+from .._internal.muted import muted
 from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..evaluation.permutation import Exchangeability
@@ -91,7 +88,7 @@ class Refitter:
         if "random_state" in fresh.get_params():
             fresh.set_params(random_state=seed)
         few = thinned(self.D, self.max_points, np.random.RandomState(seed))
-        with _quiet():
+        with muted(UserWarning):
             metric = fresh.fit(few[indices], labels).metric_
         return Refit(metric.importance(), self.reference.angles(metric), time.perf_counter() - start)
 
@@ -130,7 +127,7 @@ def fit_all(
     """A refit for every job (indices, labels, seed), side by side, in order."""
     run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     with (
-        _quiet(),
+        muted(UserWarning),
         progress_bar(len(jobs), title, "fit", show=bool(verbose)) as bar,
     ):
         done = []
@@ -138,20 +135,6 @@ def fit_all(
             done.append(refit)
             bar.update()
     return done
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings: the first fit has given them already, e.g. that a class has one distribution.
-
-    Filters belong to the process: only its main thread may set them and put them back.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield
 
 
 def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
