@@ -1,9 +1,10 @@
 """Significance of single features: p- and q-values for differences in mean and shape between labels.
 
-The unit of all tests is the patient. Each feature of a unit is described by its quantile function, averaged over 20 bins of
-equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread, skewness, a
-subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F statistics, of the mean and
-of the shape, are combined, and the combination is ranked among its values for permuted labels.
+The unit of all tests is the patient. Each feature of a unit is described by its quantile function, averaged over 20
+bins of equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread,
+skewness, a subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F
+statistics, of the mean and of the shape, are combined, and the combination is ranked among its values for permuted
+labels.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 # Bins of equal mass that describe a quantile function.
 _N_BINS = 20
-# The statistic is the larger of z(mean) and z(shape) - _SHAPE_PENALTY: at z = 3 about 80 % of the significance level goes to
-# the mean, so that the power for a shift is that of a linear model.
+# The statistic is the larger of z(mean) and z(shape) - _SHAPE_PENALTY: at z = 3 about 95 % of the significance level
+# goes to the mean, so that the power for a shift is that of a linear model.
 _SHAPE_PENALTY = 1.0
 # Share of the label's variation that must be within patients for patients to be removed as blocks; below this share,
 # patients are random effects, so that information between patients is not lost.
@@ -57,9 +58,9 @@ class FeatureSignificance:
     statistic : array of shape (n_features,)
         Combined z-score of mean and shape.
     shift : array of shape (n_features,)
-        Difference of the means of the second and the first class, in standard deviations of the points, after removal of
-        strata and (in paired designs) patients. With ``target="ordered"``: change of the mean per standard deviation of
-        the label. NaN with more than two classes. A feature may differ in shape without a shift.
+        Difference of the means of the second and the first class, in standard deviations of the points, after removal
+        of strata and (in paired designs) patients. With ``target="ordered"``: change of the mean per standard
+        deviation of the label. NaN with more than two classes. A feature may differ in shape without a shift.
     discoveries : Discoveries
         p-values, q-values (estimated false discovery rate) and family-wise p-values by permutation.
     parametric_p : array of shape (n_features,)
@@ -104,11 +105,12 @@ class FeatureSignificance:
 
     @property
     def smallest_q(self) -> float:
-        """Smallest permutation q-value of a feature that is the only one to differ: features times `smallest_p`, at most 1.
+        """Smallest permutation q-value that the design allows, which is `smallest_p`.
 
-        If k features have the smallest p-value, their q-value is 1 / k of this, and never below `smallest_p`.
+        It is reached if many features differ. The q-value of a feature that differs alone among m is at least
+        ``m * smallest_p / 10``.
         """
-        return min(1.0, self.smallest_p * len(self.features))
+        return self.smallest_p
 
     def table(self) -> DataFrame:
         """Return a row per feature, sorted by the statistic, largest first.
@@ -146,40 +148,33 @@ def feature_significance(
 ) -> FeatureSignificance:
     """Test which features differ between labels, in mean or shape, with patients as units.
 
-    The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions of
-    fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged, so that a patient counts
-    once, however many samples it has; means of patients with more samples have a larger weight. If patients have several labels each (paired designs), differences between patients are
-    removed; if few of them have, patients are random effects with one correlation for all features. Differences between
-    strata are removed.
+    The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions
+    of fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged, so that a
+    patient counts once, however many samples it has. Differences between strata are removed. If patients have several
+    labels each (paired designs), differences between patients are removed too; if only a minority has, patients are
+    random effects with one correlation for all features.
 
-    The statistic combines moderated F statistics (Smyth 2004, as in limma) of the mean and of the shape of the quantile
-    function. p-values rank it among its values for permuted labels (`supervision.permutations`): all arrangements if there
-    are at most ``n_permutations + 1``, otherwise random ones. q-values are adjusted p-values (Benjamini & Hochberg), and not
-    below the permutation p-value of the smallest of them.
-
-    What the numbers cover: under the null hypothesis that patients of a stratum are exchangeable, p-values are exact, for
-    any distribution of the features and any dependence between them. If the number of samples per patient depends on the
-    label, p-values are approximate: weights correct for the smaller variance of means of patients with more samples, and
-    shapes are averaged over equal numbers of samples. The q-value
-    controls the expected share of false discoveries under positive dependence. Neither number protects against a confounder
-    that is not among the strata. `parametric_p` and `parametric_q` assume normal patient means; use them if `smallest_p` or
-    `smallest_q` shows that the cohort is too small for a permutation test (6 pairs have 64 arrangements and a smallest p of
-    1/32).
+    The statistic is the larger of two moderated F statistics (Smyth 2004, as in limma), of the mean and of the shape of
+    the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels
+    (`supervision.permutations`): all arrangements if there are at most ``n_permutations + 1``, otherwise random ones.
+    `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of the
+    observed effects; these p-values extrapolate `p` by at most a factor of 10.
 
     Parameters
     ----------
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
-        Classes, or numbers with ``target="ordered"``; `y`, `groups` and `strata` are aligned by name if they have names.
+        Classes, or numbers with ``target="ordered"``; `y`, `groups` and `strata` are aligned by name if they have
+        names.
     target : {"classes", "ordered"}, default="classes"
-        Whether labels are classes, or numbers (ages, grades, `survival_percentiles`), for which the linear trend is tested.
+        Whether labels are classes, or numbers (ages, grades, survival percentiles), for which a linear trend is tested.
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     strata : array-like of shape (n_distributions,) or None, default=None
         Batch, centre or another nuisance: removed from the statistic, and labels are permuted within strata only.
     n_permutations : int, default=1999
-        Number of permutations. A single feature among m needs m / 0.05 permutations for a q-value of 0.05.
+        Number of permutations. A feature that differs alone among m needs 2 m permutations for a q-value of 0.05.
     random_state : int, RandomState or None, default=None
         Seed of the permutations and of the draw of points. Both are keyed by name, and do not depend on the order of
         distributions.
@@ -188,6 +183,18 @@ def feature_significance(
     -------
     FeatureSignificance
         Statistics, p- and q-values of all features.
+
+    Notes
+    -----
+    What the numbers cover. If patients of a stratum are exchangeable, `p` is exact for any distribution
+    of the features. If the number of samples per patient depends on the label, or patients have unequal numbers of
+    samples per label, `p` is approximate: means are weighted, and shapes are averaged over equal numbers of samples.
+    Without any effect, the probability of any q-value below 0.05 is at most 0.05, for any dependence between
+    features. With effects, `q` estimates the expected share of false discoveries, assuming that features of equal
+    statistic have similar null distributions. `parametric_p` and `parametric_q` assume normally distributed patient
+    means; use them if `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32
+    arrangements and a smallest p of 1/16. No number protects against a confounder that is not among the strata.
+    `benchmarks/validity_interpret.py` measures error rates and power.
 
     Examples
     --------
@@ -290,7 +297,8 @@ class _Design:
         exchange = restricted_permutations(by_unit, patients, shares)
         nuisance = np.ones((by_unit.size, 1))
         if shares is not None:
-            nuisance = np.array([[float(dict(unit).get(s, 0)) for s in np.unique(stratum)] for unit in shares])
+            n_strata = 1 + max(value for unit in shares for value, _ in unit)
+            nuisance = np.array([[float(dict(unit).get(value, 0)) for value in range(n_strata)] for unit in shares])
         if patients is None or len(set(patients.tolist())) == by_unit.size:
             return cls(units, by_unit, exchange, nuisance, None)
         blocks = (patients[:, None] == np.unique(patients)).astype(np.float64)
@@ -309,8 +317,8 @@ class _Design:
     def roots(self, quantiles: _Quantiles) -> tuple[Floats, Floats]:
         """Return two matrices, for means and for shapes, that make units independent with equal variances.
 
-        Rows are orthogonal to the nuisance variables. Units with more distributions have less variable means; if patients
-        are random effects, units of a patient are correlated.
+        Rows are orthogonal to the nuisance variables. Units with more distributions have less variable means; if
+        patients are random effects, units of a patient are correlated.
         """
         complement, same = _complement(self.nuisance), np.eye(self.labels.size, dtype=bool)
         correlation = 0.0
@@ -330,8 +338,8 @@ class _Design:
     def _variances(self, rest: Floats, within: Floats) -> Floats:
         """Return the variance of the mean of each unit, relative to the average one.
 
-        The variance is that of patients plus that of distributions over their number. One ratio of the two, the median over
-        features, serves all features.
+        The variance is that of patients plus that of distributions over their number. One ratio of the two, the
+        median over features, serves all features.
         """
         share = 1.0 / np.bincount(self.units)
         varies = rest > 0
@@ -380,10 +388,10 @@ class _Quantiles:
     def of(cls, D: Distributions, units: np.ndarray, seed: int) -> _Quantiles:
         """Average the distributions of each unit.
 
-        Features are centred in double precision before they are divided by their standard deviation, so that an offset of
-        a feature does not change the result. Means are averages over all distributions of a unit. Shapes are averages over
-        the same number of distributions for all units, drawn by name: the error of a shape is mostly that of its few
-        points, far from normal, and weights would not correct for it.
+        Features are centred in double precision before they are divided by their standard deviation, so that an
+        offset of a feature does not change the result. Means are averages over all distributions of a unit. Shapes
+        are averages over the same number of distributions for all units, drawn by name: the error of a shape is
+        mostly that of its few points, far from normal, and weights would not correct for it.
         """
         origin, scale = _origin_and_scale(D)
         counts = np.bincount(units)
@@ -456,17 +464,17 @@ class _Tests:
     """Results of all features: statistics of all arrangements, pooled and parametric p-values, and shifts."""
 
     statistics: Floats
-    pooled_p: Floats | None
+    pooled_p: np.ndarray | None
     parametric_p: Floats
     shift: Floats
 
     def discoveries(self) -> Discoveries:
         """Return p-values by the permutations of each feature, and q-values.
 
-        q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at most
-        a factor `_EXTRAPOLATION`. The smallest tail ratio of all features is ranked among those of the other arrangements,
-        and no q-value is below this rank (`overall`): without any effect, a q-value below 0.05 has a probability of at most
-        0.05 for any dependence between features.
+        q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at
+        most a factor `_EXTRAPOLATION`. The smallest tail ratio of all features is ranked among those of the other
+        arrangements, and no q-value is below this rank (`overall`): without any effect, a q-value below 0.05 has a
+        probability of at most 0.05 for any dependence between features.
         """
         found = discoveries(self.statistics[0], self.statistics[1:], relative=False)
         p = found.p if self.pooled_p is None else np.maximum(self.pooled_p, found.p / _EXTRAPOLATION)
@@ -476,9 +484,9 @@ class _Tests:
 def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray) -> _Tests:
     """Test all features; `arrangements` has a row per arrangement of the labels, the observed one first.
 
-    Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the pooled
-    one, the effect of the observed labels is removed from the data first: otherwise features that differ, whose variance
-    includes their effect, would dominate the tail.
+    Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the
+    pooled one, the effect of the observed labels is removed from the data first: otherwise features that differ,
+    whose variance includes their effect, would dominate the tail.
     """
     n_units, n_bins, n_features = quantiles.shapes.shape
     values = (quantiles.means[:, None], quantiles.shapes)
@@ -486,8 +494,8 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
     n_rest, n_between = len(roots[0]), bases[0].rank[0, 0]
     if n_rest - bases[0].rank.max() < 1:
         raise ValueError(
-            f"{n_units} units leave no degree of freedom for the error after removal of labels, strata and patients: give "
-            "more patients, or coarser strata"
+            f"{n_units} units leave no degree of freedom for the error after removal of labels, strata and patients: "
+            "give more patients, or coarser strata"
         )
     removals = [_complement(basis.rows[0].T) for basis in bases]
     pooled = [
@@ -507,8 +515,9 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
             dimensions[k, block] = _effective_dimensions(rest) if k else 1.0
     varies = total > 1e-20 * n_rest  # in units of the variance of the points
     n_error = n_rest - n_between
-    # The prior of ranked statistics does not depend on the labels: one that is fitted to residuals of each arrangement is
-    # tighter for the observed labels if many features differ, and p-values of the other features would be too small.
+    # The prior of ranked statistics does not depend on the labels: one that is fitted to residuals of each
+    # arrangement is tighter for the observed labels if many features differ, and p-values of the other features would
+    # be too small.
     free = [_Prior.fit(total[k] / dimensions[k], n_rest * dimensions[k], varies[k]) for k in range(2)]
     fitted = [_Prior.fit(residual[k] / dimensions[k], n_error * dimensions[k], varies[k]) for k in range(2)]
 
