@@ -113,7 +113,7 @@ def _some_pairs(rng: Rng, **options: object) -> Cohort:
 
 
 def _exception(rng: Rng, **options: object) -> Cohort:
-    """Twelve patients with four samples each, one sample of which has another label."""
+    """Twelve patients with four samples each; one sample has another label."""
     y = np.repeat(np.arange(12) % 2, 4)
     y[0] = 1 - y[0]
     return cohort(rng, y, np.repeat(np.arange(12), 4), sample_sd=0.5, **options)
@@ -187,7 +187,7 @@ def _options(case: Cohort) -> dict[str, object]:
 
 
 def null_rates(seed: int, n_cohorts: int = 40) -> list[Row]:
-    """Share of features with p ≤ 0.05 without any effect, by permutation and parametric."""
+    """Share of features with p ≤ 0.05 without effects, by permutation and parametric."""
     rows = []
     settings = [(name, draw, {}) for name, draw in DESIGNS.items()]
     settings.append(("8 + 8 patients, skewed features", _plain, {"skewed": True}))

@@ -1,7 +1,7 @@
 """Batch effects: association of batch, site, donor or another covariate with distances and with labels.
 
 A covariate is tested twice. In the distances: are distributions with the same value nearer to each other than to
-others, beyond what the labels explain? And against the labels: if a batch is associated with the label, a metric may
+others, beyond the effect of the labels? And against the labels: if a batch is associated with the label, a metric may
 have learned the batch. The unit of both tests is a patient (group) with one value of the covariate and one label.
 """
 
@@ -189,7 +189,7 @@ def batch_effects(
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     n_permutations : int, default=999
-        Number of permutations of each covariate; all different arrangements are used if there are not more.
+        Number of permutations of each covariate; designs with fewer arrangements use all of them.
     random_state : int, RandomState or None, default=0
         Seed of the permutations, which are keyed by name.
 
@@ -262,9 +262,9 @@ class _Case(NamedTuple):
         ):
             return cls(codes, labels, None, np.arange(codes.size))
         keys = list(zip(groups.tolist(), codes.tolist(), labels.tolist(), strict=True))
-        place = {key: unit for unit, key in enumerate(dict.fromkeys(keys))}
-        first = [keys.index(key) for key in place]
-        return cls(codes[first], labels[first], groups[first], np.array([place[key] for key in keys]))
+        numbers = {key: unit for unit, key in enumerate(dict.fromkeys(keys))}
+        first = [keys.index(key) for key in numbers]
+        return cls(codes[first], labels[first], groups[first], np.array([numbers[key] for key in keys]))
 
     @property
     def weights(self) -> np.ndarray:
@@ -348,20 +348,20 @@ def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np
 
     R² is 1 minus the sum of squares within values over the total one, each divided by its weight.
     """
-    whole = weights @ squares @ weights / weights.sum()
+    total = weights @ squares @ weights / weights.sum()
     within = np.zeros(len(rows))
     for code in range(int(rows.max()) + 1):
         members = (rows == code) * weights
         mass = members.sum(axis=1)
         within += np.einsum("au,au->a", members @ squares, members) / np.where(mass > 0, mass, 1.0)
-    return 1.0 - within / whole if whole > 0 else np.zeros(len(rows))
+    return 1.0 - within / total if total > 0 else np.zeros(len(rows))
 
 
 def _both(table: np.ndarray) -> float:
     """Return the p-value of several statistics together; (arrangements, statistics), the observed values first.
 
     Each arrangement is ranked among all by each statistic, and then by its best rank: under the null hypothesis the
-    observed arrangement has any of these ranks with equal probability.
+    observed arrangement has every rank with equal probability.
     """
     ranks = np.stack([np.mean(column >= column[:, None] - _TIE, axis=1) for column in table.T], axis=1)
     best = ranks.min(axis=1)

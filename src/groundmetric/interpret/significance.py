@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 # Bins of equal mass that describe a quantile function.
 _N_BINS = 20
 # The statistic is the larger of z(mean) and z(shape) - _SHAPE_PENALTY: at z = 3 about 95 % of the significance level
-# goes to the mean, so that the power for a shift is that of a linear model.
+# goes to the mean, and the power for a shift is that of a linear model.
 _SHAPE_PENALTY = 1.0
 # Share of the label's variation that must be within patients for patients to be removed as blocks; below this share,
-# patients are random effects, so that information between patients is not lost.
+# patients are random effects, which keeps the information between patients.
 _WITHIN = 0.75
 # Factor by which the pooled null distribution may extrapolate the p-value of a feature's own permutations.
 _EXTRAPOLATION = 10.0
@@ -73,7 +73,7 @@ class FeatureSignificance:
     arrangements : int
         Number of different arrangements of the labels that the design allows.
     exact : bool
-        Whether all arrangements were used, so that no random numbers are involved in the p-values.
+        Whether all arrangements were used, and `p` does not depend on random numbers.
     smallest_p : float
         Smallest permutation p-value that the design and the number of permutations allow.
     n_units : int
@@ -156,9 +156,9 @@ def feature_significance(
 
     The statistic is the larger of two moderated F statistics (Smyth 2004, as in limma), of the mean and of the shape of
     the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels
-    (`supervision.permutations`): all arrangements if there are at most ``n_permutations + 1``, otherwise random ones.
-    `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of the
-    observed effects; these p-values extrapolate `p` by at most a factor of 10.
+    (`supervision.permutations`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
+    ones. `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of
+    the observed effects; these p-values extrapolate `p` by at most a factor of 10.
 
     Parameters
     ----------
@@ -186,10 +186,10 @@ def feature_significance(
 
     Notes
     -----
-    What the numbers cover. If patients of a stratum are exchangeable, `p` is exact for any distribution
+    Scope. If patients of a stratum are exchangeable, `p` is exact for any distribution
     of the features. If the number of samples per patient depends on the label, or patients have unequal numbers of
     samples per label, `p` is approximate: means are weighted, and shapes are averaged over equal numbers of samples.
-    Without any effect, the probability of any q-value below 0.05 is at most 0.05, for any dependence between
+    If no feature differs, the probability of any q-value below 0.05 is at most 0.05, for any dependence between
     features. With effects, `q` estimates the expected share of false discoveries, assuming that features of equal
     statistic have similar null distributions. `parametric_p` and `parametric_q` assume normally distributed patient
     means; use them if `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32
@@ -287,8 +287,8 @@ class _Design:
             units = np.argsort(order)
         else:  # a unit is a patient and a label; numbered in the order of names
             keys = [(int(group[row]), labels[row].item()) for row in range(n)]
-            place = {key: unit for unit, key in enumerate(dict.fromkeys(keys[row] for row in order))}
-            units = np.array([place[key] for key in keys])
+            numbers = {key: unit for unit, key in enumerate(dict.fromkeys(keys[row] for row in order))}
+            units = np.array([numbers[key] for key in keys])
         first = np.array([np.flatnonzero(units == unit)[0] for unit in range(int(units.max()) + 1)])
         by_unit = labels[first]
         patients = None if group is None else group[first]
@@ -326,8 +326,8 @@ class _Design:
             same = self.patients[:, None] == self.patients
             correlation = _correlation(complement, quantiles.means, same)
         covariance = np.where(same, correlation + (1.0 - correlation) * np.eye(len(same)), 0.0)
-        rest = np.square(complement @ quantiles.means).mean(axis=0)
-        spread = np.sqrt(self._variances(rest, quantiles.within))
+        residuals = np.square(complement @ quantiles.means).mean(axis=0)
+        spread = np.sqrt(self._variances(residuals, quantiles.within))
         roots = []
         for matrix in (covariance * spread * spread[:, None], covariance):
             eigenvalues, vectors = np.linalg.eigh(matrix)
@@ -335,26 +335,26 @@ class _Design:
             roots.append(_complement(root @ self.nuisance) @ root)
         return roots[0], roots[1]
 
-    def _variances(self, rest: Floats, within: Floats) -> Floats:
+    def _variances(self, residuals: Floats, within: Floats) -> Floats:
         """Return the variance of the mean of each unit, relative to the average one.
 
         The variance is that of patients plus that of distributions over their number. One ratio of the two, the
         median over features, serves all features.
         """
         share = 1.0 / np.bincount(self.units)
-        varies = rest > 0
+        varies = residuals > 0
         if np.ptp(share) == 0 or not varies.any():
             return np.ones(share.size)
-        ratio = min(float(np.median(within[varies] / rest[varies])), 1.0 / float(share.mean()))
+        ratio = min(float(np.median(within[varies] / residuals[varies])), 1.0 / float(share.mean()))
         return np.maximum(1.0 + ratio * (share - share.mean()), 0.01)
 
 
 def _correlation(complement: Floats, means: Floats, same: np.ndarray) -> float:
     """Return the correlation of units of a patient, averaged over features (limma's consensus correlation)."""
-    rest = complement.T @ (complement @ means)
-    rest = rest / np.maximum(np.sqrt(np.square(rest).mean(axis=0)), 1e-300)
+    residuals = complement.T @ (complement @ means)
+    residuals = residuals / np.maximum(np.sqrt(np.square(residuals).mean(axis=0)), 1e-300)
     pairs = same & ~np.eye(len(same), dtype=bool)
-    covariance = np.sum(pairs * (rest @ rest.T)) / pairs.sum() / means.shape[1]
+    covariance = np.sum(pairs * (residuals @ residuals.T)) / pairs.sum() / means.shape[1]
     return float(np.clip(covariance, 0.0, 0.95))
 
 
@@ -429,7 +429,7 @@ def _equal_numbers(D: Distributions, units: np.ndarray, seed: int) -> np.ndarray
 def _origin_and_scale(D: Distributions) -> tuple[Floats, Floats]:
     means, variances = D.moments(weighted=False)
     if not sparse.issparse(D.points):
-        # A mean near the values, rounded to one of them, so that differences of float32 values are exact.
+        # A mean near the values, rounded to their type: differences of float32 values are then exact.
         means = means.astype(D.points.dtype).astype(np.float64)
     return means, np.where(variances > 0, np.sqrt(variances), 1.0)
 
@@ -473,12 +473,12 @@ class _Tests:
 
         q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at
         most a factor `_EXTRAPOLATION`. The smallest tail ratio of all features is ranked among those of the other
-        arrangements, and no q-value is below this rank (`overall`): without any effect, a q-value below 0.05 has a
+        arrangements, and no q-value is below this rank (`overall`): if no feature differs, a q-value below 0.05 has a
         probability of at most 0.05 for any dependence between features.
         """
-        found = discoveries(self.statistics[0], self.statistics[1:], relative=False)
-        p = found.p if self.pooled_p is None else np.maximum(self.pooled_p, found.p / _EXTRAPOLATION)
-        return replace(found, q=np.maximum(stats.false_discovery_control(p), found.overall))
+        ranked = discoveries(self.statistics[0], self.statistics[1:], relative=False)
+        p = ranked.p if self.pooled_p is None else np.maximum(self.pooled_p, ranked.p / _EXTRAPOLATION)
+        return replace(ranked, q=np.maximum(stats.false_discovery_control(p), ranked.overall))
 
 
 def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray) -> _Tests:
@@ -509,10 +509,10 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
     total, residual, dimensions = np.empty((2, n_features)), np.empty((2, n_features)), np.ones((2, n_features))
     for block in blocks:
         for k in range(2):
-            rest = np.tensordot(roots[k], values[k][:, :, block], 1)
-            total[k, block] = np.square(rest).sum(axis=(0, 1))
-            residual[k, block] = total[k, block] - bases[k].at([0]).explained(rest)[0]
-            dimensions[k, block] = _effective_dimensions(rest) if k else 1.0
+            residuals = np.tensordot(roots[k], values[k][:, :, block], 1)
+            total[k, block] = np.square(residuals).sum(axis=(0, 1))
+            residual[k, block] = total[k, block] - bases[k].at([0]).explained(residuals)[0]
+            dimensions[k, block] = _effective_dimensions(residuals) if k else 1.0
     varies = total > 1e-20 * n_rest  # in units of the variance of the points
     n_error = n_rest - n_between
     # The prior of ranked statistics does not depend on the labels: one that is fitted to residuals of each
@@ -526,14 +526,14 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
     for block in blocks:
         by_labels, by_removal = [], []
         for k in range(2):
-            rest = np.tensordot(roots[k], values[k][:, :, block], 1)
+            residuals = np.tensordot(roots[k], values[k][:, :, block], 1)
             among = varies[k, block], dimensions[k, block]
-            explained = bases[k].explained(rest)
+            explained = bases[k].explained(residuals)
             by_labels.append(free[k].scores(explained, total[k, block], bases[k].rank, n_rest, *among))
             scores[k, block] = fitted[k].scores(explained[:1], total[k, block], bases[k].rank[:1], n_rest, *among)[0]
-            rest = np.tensordot(removals[k], rest, 1)
+            residuals = np.tensordot(removals[k], residuals, 1)
             by_removal.append(
-                fitted[k].scores(pooled[k].explained(rest), residual[k, block], pooled[k].rank, n_error, *among)
+                fitted[k].scores(pooled[k].explained(residuals), residual[k, block], pooled[k].rank, n_error, *among)
             )
         statistics[:, block], null[:, block] = _combined(*by_labels), _combined(*by_removal)
     pooled_p = None
@@ -574,32 +574,32 @@ class _LabelBasis:
     def at(self, chosen: Any) -> _LabelBasis:
         return _LabelBasis(self.columns[chosen], self.rows[chosen], self.rank[chosen])
 
-    def explained(self, rest: Floats) -> Floats:
+    def explained(self, residuals: Floats) -> Floats:
         """Return the sum of squares that the labels explain, (arrangements, features)."""
-        n_rest, _, width = rest.shape
-        parts = self.rows.reshape(-1, n_rest) @ rest.reshape(n_rest, -1)
+        n_rest, _, width = residuals.shape
+        parts = self.rows.reshape(-1, n_rest) @ residuals.reshape(n_rest, -1)
         return np.square(parts, out=parts).reshape(len(self.rows), -1, width).sum(axis=1)
 
-    def slope(self, rest: Floats) -> Floats:
+    def slope(self, residuals: Floats) -> Floats:
         """Return the coefficient of a single label column in the observed arrangement, NaN with several columns."""
         if self.columns.shape[2] > 1:
-            return np.full(rest.shape[1], np.nan)
+            return np.full(residuals.shape[1], np.nan)
         column = self.columns[0, :, 0]
-        return column @ rest / np.square(column).sum()
+        return column @ residuals / np.square(column).sum()
 
 
-def _effective_dimensions(rest: Floats) -> Floats:
+def _effective_dimensions(residuals: Floats) -> Floats:
     """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins.
 
     The estimate of tr S² is corrected for the sampling error of S from n_rest rows (Srivastava 2005).
     """
-    n = len(rest)
-    rows = rest.transpose(2, 0, 1)
-    gram = rows @ rows.transpose(0, 2, 1) if n < rest.shape[1] else rows.transpose(0, 2, 1) @ rows
+    n = len(residuals)
+    rows = residuals.transpose(2, 0, 1)
+    gram = rows @ rows.transpose(0, 2, 1) if n < residuals.shape[1] else rows.transpose(0, 2, 1) @ rows
     trace, squares = np.einsum("fii->f", gram), np.square(gram).sum(axis=(1, 2))
     if n > 1:
-        squares = np.maximum((squares - trace**2 / n) * n**2 / ((n - 1.0) * (n + 2.0)), trace**2 / rest.shape[1])
-    return np.clip(np.divide(trace**2, squares, out=np.ones_like(trace), where=squares > 0), 1.0, rest.shape[1])
+        squares = np.maximum((squares - trace**2 / n) * n**2 / ((n - 1.0) * (n + 2.0)), trace**2 / residuals.shape[1])
+    return np.clip(np.divide(trace**2, squares, out=np.ones_like(trace), where=squares > 0), 1.0, residuals.shape[1])
 
 
 @dataclass(frozen=True)
