@@ -77,7 +77,8 @@ class Scaling:
         axes = None
         if points.shape[1] > MAX_EUCLIDEAN_COMPONENTS:
             n_components = min(MAX_EUCLIDEAN_COMPONENTS, *points.shape)
-            axes = randomized_svd(points - points.mean(axis=0), n_components, random_state=0)[2]
+            # Contiguous, as it is after reading a file: products of matrices may differ in the last bit by layout.
+            axes = np.ascontiguousarray(randomized_svd(points - points.mean(axis=0), n_components, random_state=0)[2])
         z = points if axes is None else points @ axes.T
         # Random pairs of points, in an order that depends neither on that of the rows nor on units of features.
         random = keyed_generator(seed, "width")
