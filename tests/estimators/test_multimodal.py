@@ -62,8 +62,8 @@ def test_a_modality_of_noise_hardly_counts():
 def test_modalities_that_each_tell_a_part_do_better_together():
     y = np.arange(36) % 3
     X = modalities(36, 3, values=(y == 0, y == 2), shifts=(2.5, 2.5))
-    found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
-    ensemble = clone(SMALL).set_params(random_state=0)
+    ensemble = clone(SMALL).set_params(n_members=14, random_state=0)
+    found = MultimodalClassifier(ensemble).fit(X, y)
     alone = [np.mean(clone(ensemble).fit(part, y).held_out_.argmax(axis=1) == y) for part in X.parts.values()]
     assert min(found.weights_.values()) > 0.25
     assert np.mean(found.held_out_.argmax(axis=1) == y) > max(alone) + 0.05

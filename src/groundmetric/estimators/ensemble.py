@@ -16,6 +16,7 @@ from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import ParameterError, Roll, aligned, check_labels, check_number, refuse_mask
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
+from ..ensemble.targets import centre_within
 from ..metrics.base import GroundMetric
 from ..supervision.labels import read_labels, read_strata
 from ..supervision.splits import check_class_sizes, group_list, number_groups
@@ -396,10 +397,11 @@ class Refinement:
         self.max_epochs = max_epochs
 
     def __call__(self, D: Distributions, target: Any, start: np.ndarray, seed: int) -> np.ndarray:
-        kind = "classes" if isinstance(target, Classes) else "ordered"
-        return refine_weights(
-            D, _label_codes(target), target.strata, start, target=kind, max_epochs=self.max_epochs, seed=seed
-        )
+        if isinstance(target, Classes):
+            kind, labels = "classes", target.codes
+        else:
+            kind, labels = "ordered", centre_within(target.values, target.strata)
+        return refine_weights(D, labels, target.strata, start, target=kind, max_epochs=self.max_epochs, seed=seed)
 
 
 def fit_cohort(
