@@ -19,7 +19,9 @@ GROUPS = np.arange(24) // 2
 STRATA = np.arange(24) // 4 % 2
 RANDOM = np.random.default_rng(0)
 VALUES = y + RANDOM.normal(size=24)
-TIMES = np.array(list(zip(np.arange(24) % 5 > 0, np.exp(VALUES), strict=True)), dtype=[("event", bool), ("time", float)])
+TIMES = np.array(
+    list(zip(np.arange(24) % 5 > 0, np.exp(VALUES), strict=True)), dtype=[("event", bool), ("time", float)]
+)
 
 
 def small(**options):
@@ -61,7 +63,7 @@ def test_held_out_predictions_of_a_fold_do_not_depend_on_its_labels(target, desi
     """
     ensemble = GroundMetricEnsemble(cv=FOLDS, target=target, max_epochs=2, random_state=0)
     fold = 5
-    inside = FOLDS == fold
+    inside = fold == FOLDS
     labels, changes = exchanged(target, inside)
     one = ensemble.fit(D, labels, **design)
     assert len(one.members_) == 3 * 14
@@ -125,7 +127,9 @@ def ensembles_by_order(labels, target, order):
 
 
 @pytest.mark.parametrize(
-    ("target", "labels"), [("classes", y), ("ordered", VALUES), ("survival", TIMES)], ids=["classes", "numbers", "times"]
+    ("target", "labels"),
+    [("classes", y), ("ordered", VALUES), ("survival", TIMES)],
+    ids=["classes", "numbers", "times"],
 )
 def test_order_of_samples_and_rows_changes_nothing(target, labels):
     one, other, place = ensembles_by_order(labels, target, np.random.default_rng(1).permutation(24))

@@ -1,4 +1,4 @@
-"""Geometry: equal numbers of points, keyed by name, without labels, and the same features for dense and sparse points."""
+"""Geometry: equal numbers of points, keyed by name, without labels; the same for dense and sparse points."""
 
 import numpy as np
 import pytest

@@ -58,7 +58,7 @@ def test_a_linear_kernel_is_ridge_regression_on_centred_features(monkeypatch, st
     expected = reference.fit(z, VALUES).predict((NEW - CENTRE) / SCALE)
     assert_allclose(model.predict(NEW @ X.T, target), expected, atol=1e-9)
     for fold in range(4):
-        train, test = FOLDS != fold, FOLDS == fold
+        train, test = fold != FOLDS, fold == FOLDS
         assert_allclose(held_out[test], reference.fit(z[train], VALUES[train]).predict(z[test]), atol=1e-9)
 
 
@@ -94,7 +94,9 @@ def test_penalties_are_mixed_by_the_root_of_the_held_out_likelihood(monkeypatch,
 def test_samples_that_coincide_are_predicted_at_chance(target, noise):
     model, held_out = KernelModel.fit(7.0 + noise * X @ X.T, target, FOLDS)
     middle = 0.5 if isinstance(target, Classes) else VALUES.mean()
-    assert_allclose(model.predict(np.full((3, 24), 7.0), target), np.broadcast_to(middle, held_out[:3].shape), atol=0.01)
+    assert_allclose(
+        model.predict(np.full((3, 24), 7.0), target), np.broadcast_to(middle, held_out[:3].shape), atol=0.01
+    )
     assert np.isfinite(held_out).all()
 
 
@@ -125,15 +127,13 @@ def test_order_of_samples_changes_nothing(target):
     model, held_out = KernelModel.fit(kernel_of(X), target, FOLDS)
     other, moved_out = KernelModel.fit(kernel_of(X[order]), moved, FOLDS[order])
     assert_allclose(moved_out, held_out[order], atol=1e-6)
-    assert_allclose(
-        other.predict(kernel_of(NEW, X[order]), moved), model.predict(kernel_of(NEW, X), target), atol=1e-6
-    )
+    assert_allclose(other.predict(kernel_of(NEW, X[order]), moved), model.predict(kernel_of(NEW, X), target), atol=1e-6)
 
 
 @pytest.mark.parametrize("fold", range(4))
 def test_held_out_predictions_do_not_depend_on_labels_of_the_fold(fold):
     views = [FixedView(kernel_of(X)), FixedView(X @ X.T), FixedView(X[:, :1] @ X[:, :1].T)]
-    inside = FOLDS == fold
+    inside = fold == FOLDS
     changes = [
         (Classes(CODES, 2), Classes(np.where(inside, 1 - CODES, CODES), 2)),
         (Numbers.of(VALUES), Numbers.of(np.where(inside, 1e6 * VALUES, VALUES))),

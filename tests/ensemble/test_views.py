@@ -127,7 +127,7 @@ def test_views_without_labels_give_training_samples_their_own_kernel(views):
 def test_distances_of_a_pair_do_not_depend_on_the_labels_of_its_folds(views, folds):
     """Exchange all labels in one or two folds: distances from one of them to the other keep every bit."""
     inside = np.isin(FOLDS, folds)
-    pairs = np.ix_(FOLDS == folds[0], FOLDS == folds[-1])
+    pairs = np.ix_(folds[0] == FOLDS, folds[-1] == FOLDS)
     changed = member_views(np.where(inside, 1 - y, y))
     for one, other in zip(views[4:], changed, strict=True):
         assert_array_equal(one.distances[pairs], other.distances[pairs])
