@@ -8,17 +8,18 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_predict
 
-from groundmetric import Distributions, GroundMetricEnsemble, Modalities, MultimodalClassifier, MultimodalRegressor
-from groundmetric.estimators.multimodal import mixture_weights
+from groundmetric import (
+    Distributions,
+    GroundMetricEnsemble,
+    Modalities,
+    MultimodalClassifier,
+    MultimodalRegressor,
+    TransportClassifier,
+)
 
-from .cohorts import cohort, few_regressions
+from .cohorts import cohort
 
-SMALL = GroundMetricEnsemble(2, kinds=["univariate", "anova"])
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    few_regressions(monkeypatch)
+SMALL = GroundMetricEnsemble(4, kinds=["univariate", "anova"])
 
 
 def modalities(n, seed, *, values=(None, None), shifts=(2.0, 0.0), **options):
@@ -48,23 +49,6 @@ def together(n, seed, n_cells=40):
     return Modalities({"rna": rna, "protein": protein}), y
 
 
-def test_weights_are_those_of_the_most_likely_mixture():
-    random = np.random.default_rng(0)
-    likelihood, counts = random.uniform(0.05, 1.0, (40, 2)), random.uniform(0.5, 1.5, 40)
-
-    def posterior(share):
-        return counts @ np.log(likelihood @ [share, 1 - share]) + np.log(share) + np.log(1 - share)
-
-    grid = np.linspace(0.001, 0.999, 999)
-    best = grid[np.argmax([posterior(share) for share in grid])]
-    assert_allclose(mixture_weights(likelihood, counts), [best, 1 - best], atol=2e-3)
-
-
-def test_modalities_that_say_the_same_count_the_same():
-    likelihood = np.repeat(np.random.default_rng(0).uniform(size=(20, 1)), 3, axis=1)
-    assert_allclose(mixture_weights(likelihood, np.ones(20)), 1 / 3)
-
-
 def test_a_modality_of_noise_hardly_counts():
     y = np.arange(24) % 2
     found = MultimodalClassifier(SMALL, random_state=0).fit(modalities(24, 1), y)
@@ -78,8 +62,9 @@ def test_a_modality_of_noise_hardly_counts():
 def test_modalities_that_each_tell_a_part_do_better_together():
     y = np.arange(36) % 3
     X = modalities(36, 3, values=(y == 0, y == 2), shifts=(2.5, 2.5))
-    found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
-    alone = [np.mean(one.ensemble_.held_out_.argmax(axis=1) == y) for one in found.predictors_.values()]
+    ensemble = clone(SMALL).set_params(n_members=14, random_state=0)
+    found = MultimodalClassifier(ensemble).fit(X, y)
+    alone = [np.mean(clone(ensemble).fit(part, y).held_out_.argmax(axis=1) == y) for part in X.parts.values()]
     assert min(found.weights_.values()) > 0.25
     assert np.mean(found.held_out_.argmax(axis=1) == y) > max(alone) + 0.05
     truth = np.arange(30) % 3
@@ -108,19 +93,35 @@ def test_numbers_are_predicted_from_the_modality_that_has_them():
     assert found.score(modalities(30, 6, values=(None, new), shifts=(0.0, 0.08)), new) > 0.4
 
 
-def test_predictions_and_distances_are_weighted_sums():
+def test_weights_of_modalities_are_sums_over_views_and_distances_weighted_sums():
     y = np.arange(16) % 2
     X, new = modalities(16, 1), modalities(10, 2)
     found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
-    expected = sum(found.weights_[name] * one.predict_proba(new[name]) for name, one in found.predictors_.items())
-    assert_allclose(found.predict_proba(new), expected)
+    for name, weight in found.weights_.items():
+        views = [value for view, value in found.view_weights_.items() if view.startswith(f"{name}: ")]
+        assert sum(views) == pytest.approx(weight)
     assert_allclose(found.predict_proba(new).sum(axis=1), 1.0)
-    oob = sum(found.weights_[name] * one.ensemble_.distances_ for name, one in found.predictors_.items())
-    assert_allclose(found.distances_, oob)
+    views = [found.view_weights_[name] * view.distances for name, (_, view) in zip(
+        found.fitted_.view_names, found.fitted_.views, strict=True
+    )]  # fmt: skip
+    assert_allclose(found.distances_, sum(views), atol=1e-12)
     between = found.distances(X)
     assert_allclose(between, between.T)
     assert between[~np.eye(16, dtype=bool)].mean() == pytest.approx(1.0, rel=0.05)
     assert found.distances(X, new).shape == (16, 10)
+
+
+@pytest.mark.parametrize("numeric", [False, True])
+def test_held_out_predictions_of_a_fold_do_not_depend_on_its_labels(numeric):
+    X, y = modalities(16, 1), np.arange(16) % 2 + 0.1 * np.arange(16) * numeric
+    folds = np.arange(16) // 2 % 4
+    ensemble = clone(SMALL).set_params(cv=folds)
+    model = (MultimodalRegressor if numeric else MultimodalClassifier)(ensemble, random_state=0)
+    one = model.fit(X, y).held_out_
+    changed = np.where(folds == 2, 1 - y, y)
+    other = clone(model).fit(X, changed).held_out_
+    assert_array_equal(other[folds == 2], one[folds == 2])
+    assert np.any(other[folds != 2] != one[folds != 2])
 
 
 def test_labels_go_by_name_and_the_order_of_modalities_does_not_matter():
@@ -139,7 +140,10 @@ def test_one_modality_is_the_classifier_itself():
     X, y = modalities(16, 1), np.arange(16) % 2
     found = MultimodalClassifier(SMALL, random_state=0).fit({"rna": X["rna"]}, y)
     assert found.weights_ == {"rna": 1.0}
-    assert_allclose(found.held_out_, found.predictors_["rna"].ensemble_.held_out_)
+    alone = TransportClassifier(SMALL, random_state=0).fit(X["rna"], y)
+    assert_array_equal(found.held_out_, alone.ensemble_.held_out_)
+    new = modalities(5, 2)["rna"]
+    assert_array_equal(found.predict_proba({"rna": new}), alone.predict_proba(new))
 
 
 def test_scikit_learns_cross_validation_slices_modalities():
@@ -155,9 +159,8 @@ def test_groups_and_strata_are_passed_on():
     X, y = modalities(16, 1), np.arange(16) % 2
     patients = np.arange(16) // 2
     found = MultimodalClassifier(SMALL, random_state=0).fit(X, y, groups=patients, strata=np.arange(16) // 8)
-    ensemble = found.predictors_["rna"].ensemble_
-    assert_array_equal(ensemble._labels.groups, patients)
-    assert_array_equal(ensemble._strata, np.arange(16) // 8)
+    assert_array_equal(found.folds_[::2], found.folds_[1::2])
+    assert_array_equal(np.bincount(found.fitted_.target.strata), [8, 8])
 
 
 def test_bad_input_is_refused():

@@ -9,7 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
-from groundmetric.metrics.average import average_metric, of_unit_spread, reference_metric
 from groundmetric.estimators.grid import (
     Setting,
     balanced_mean,
@@ -23,6 +22,7 @@ from groundmetric.estimators.grid import (
     neighbourhood_probabilities,
     softened_scores,
 )
+from groundmetric.metrics.average import average_metric, of_unit_spread, reference_metric
 
 
 def neighbourhood_score(distances, codes, known):

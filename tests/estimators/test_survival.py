@@ -15,9 +15,7 @@ from groundmetric.evaluation import concordance_index
 from groundmetric.learning import survival_percentiles
 from groundmetric.supervision.survival import SurvivalTimes, kaplan_meier
 
-from .cohorts import few_regressions
-
-SMALL = GroundMetricEnsemble(2, kinds=["univariate", "anova"])
+SMALL = GroundMetricEnsemble(4, kinds=["univariate", "anova"])
 
 
 def patients(n, seed, **options):
@@ -29,16 +27,9 @@ D, y = patients(40, 1)
 NEW = patients(30, 2)[0]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    few_regressions(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def model():
-    with pytest.MonkeyPatch.context() as patch:
-        few_regressions(patch)
-        return TransportSurvival(SMALL, random_state=0).fit(D, y)
+    return TransportSurvival(SMALL, random_state=0).fit(D, y)
 
 
 def test_planted_genes_are_found_and_fresh_patients_ranked_better_than_by_euclid():
@@ -112,7 +103,9 @@ def test_groups_and_strata_are_passed_on():
     site = np.arange(40) % 2
     found = TransportSurvival(SMALL, random_state=0).fit(D, y, groups=np.arange(40) // 2, strata=site)
     assert np.isfinite(found.concordance_)
-    assert found.ensemble_._strata is not None
+    folds = found.ensemble_.folds_
+    assert_array_equal(folds[::2], folds[1::2])
+    assert_array_equal(np.unique(found.ensemble_.fitted_.target.strata), [0, 1])
 
 
 def test_scikit_learns_cross_validation_slices_and_scores():

@@ -4,13 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import binom
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold
 
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
+from groundmetric._internal.validation import ParameterError
 from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, permutation_test
+from groundmetric.evaluation.association import combined_p_value
 from groundmetric.evaluation.permutation import prepare_test
 
 from .methods import failing, means, oracle, tiny_cohort
@@ -226,31 +229,129 @@ def test_too_few_arrangements_for_a_small_p_value_are_said_so():
 
 def _ensemble_cohort(seed, shift):
     random = np.random.RandomState(seed)
-    y = np.arange(12) % 2
-    centres = 0.5 * random.normal(size=(12, 6))
+    y = np.arange(20) % 2
+    centres = 0.5 * random.normal(size=(20, 6))
     centres[:, 0] += shift * y
-    points = random.normal(size=(12, 15, 6)) + centres[:, None]
-    return gm.Distributions(points.reshape(-1, 6), np.repeat(np.arange(12), 15)), y
+    points = random.normal(size=(20, 15, 6)) + centres[:, None]
+    return gm.Distributions(points.reshape(-1, 6), np.repeat(np.arange(20), 15)), y
 
 
-def test_an_ensemble_is_tested_out_of_bag():
+SMALL = gm.GroundMetricEnsemble(4, kinds=["univariate"], random_state=0)
+
+
+def test_an_ensemble_is_tested_by_its_held_out_score():
     D, y = _ensemble_cohort(0, shift=3.0)
-    for method in (gm.GroundMetricEnsemble(2), gm.TransportClassifier()):
-        # Two of 924 arrangements have the observed partition of the samples; seed 1 draws neither.
-        found = permutation_test(method, D, y, n_permutations=39, random_state=1)
-        assert found.p == pytest.approx(1 / 40)
+    for method in (SMALL, gm.TransportClassifier(SMALL)):
+        found = permutation_test(method, D, y, n_permutations=19, random_state=0)
+        assert found.p == pytest.approx(1 / 20)
         assert found.score == "log_probability"
+        assert found.statistic == gm.GroundMetricEnsemble(4, kinds=["univariate"], random_state=0).fit(D, y).score_
+
+
+def test_statistics_are_named():
+    D, y = _ensemble_cohort(0, shift=1.0)
+    combined, score, association = (
+        permutation_test(SMALL, D, y, n_permutations=9, statistic=name, random_state=0)
+        for name in ("combined", "score", "association")
+    )
+    assert set(score.p_values) == {"held-out score", "map separation"}
+    assert score.combined == ("held-out score",)
+    assert score.p == score.p_values["held-out score"]
+    assert len(association.p_values) == 6
+    assert association.combined == tuple(association.p_values)
+    assert association.score == "association"
+    assert set(combined.p_values) == {*score.p_values, *association.p_values}
+    assert combined.combined == (*score.combined, *association.combined)
+    assert combined.statistic == score.statistic
+    assert_array_equal(combined.null, score.null)
+    for name, p in combined.p_values.items():
+        assert p == {**score.p_values, **association.p_values}[name]
+    assert combined.to_dict()["p_values"] == combined.p_values
+    with pytest.raises(ParameterError, match="statistic"):
+        permutation_test(SMALL, D, y, n_permutations=9, statistic="best")
+
+
+def test_settings_of_the_ensemble_matter():
+    D, y = _ensemble_cohort(0, shift=1.0)
+    anova = gm.GroundMetricEnsemble(4, kinds=["anova"], random_state=0)
+    one, other = (
+        permutation_test(method, D, y, n_permutations=4, statistic="score", random_state=0) for method in (SMALL, anova)
+    )
+    assert one.statistic != other.statistic
+    assert np.any(one.null != other.null)
+
+
+def test_order_of_samples_does_not_matter():
+    D, y = _ensemble_cohort(0, shift=0.5)
+    order = np.random.default_rng(0).permutation(20)
+    for options in ({}, {"groups": np.arange(20) // 2}, {"strata": np.arange(20) // 4}):
+        moved = {name: values[order] for name, values in options.items()}
+        one = permutation_test(SMALL, D, y, statistic="association", n_permutations=29, random_state=0, **options)
+        other = permutation_test(
+            SMALL, D[order], y[order], statistic="association", n_permutations=29, random_state=0, **moved
+        )
+        assert other.p == one.p
+        assert_allclose(np.sort(other.null), np.sort(one.null), rtol=1e-9)
+
+
+def test_p_values_by_association_are_uniform_or_conservative_without_signal():
+    p = np.array(
+        [
+            permutation_test(
+                SMALL, *_ensemble_cohort(seed, 0.0), statistic="association", n_permutations=19, random_state=seed
+            ).p
+            for seed in range(60)
+        ]
+    )
+    for level in (0.05, 0.1, 0.2, 0.5):
+        assert np.sum(p <= level + 1e-9) <= binom.ppf(0.999, p.size, level)
+    assert abs(p.mean() - 0.525) < 3 * 0.29 / np.sqrt(p.size)
+
+
+def test_numbers_of_points_are_no_association():
+    """Give one class three times as many points: p-values are as those of chance."""
+    p = []
+    for seed in range(40):
+        random, y = np.random.default_rng(seed), np.arange(12) % 2
+        sizes = np.where(y == 0, 10, 30)
+        points = random.normal(size=(sizes.sum(), 6)) + 0.3 * np.repeat(random.normal(size=(12, 6)), sizes, axis=0)
+        cells = gm.Distributions(points, np.repeat(np.arange(12), sizes))
+        test = permutation_test(SMALL, cells, y, statistic="association", n_permutations=19, random_state=seed)
+        p.append(test.p)
+    assert np.sum(np.array(p) <= 0.1) <= binom.ppf(0.999, len(p), 0.1)
 
 
 def test_an_ensemble_finds_nothing_where_labels_say_nothing():
-    found = [
-        permutation_test(
-            gm.GroundMetricEnsemble(2), *_ensemble_cohort(seed, 0.0), n_permutations=9, random_state=seed
-        ).p
-        for seed in range(12)
+    """Check the combined p-value and that of the map, from refits."""
+    tests = [
+        permutation_test(SMALL, *_ensemble_cohort(seed, 0.0), n_permutations=9, random_state=seed) for seed in range(12)
     ]
-    assert np.mean(np.array(found) <= 0.1) <= 0.4  # 0.1 is promised; 5 of 12 have a chance below 0.005
-    assert max(found) > 0.3
+    for p in ([test.p for test in tests], [test.p_values["map separation"] for test in tests]):
+        assert np.sum(np.array(p) <= 0.1) <= binom.ppf(0.999, 12, 0.1)
+        assert max(p) > 0.3
+
+
+def test_many_weak_features_are_found_by_association():
+    """Shift all of 20 features by little: the largest F statistic alone would not do."""
+    p = []
+    for seed in range(5):
+        random, y = np.random.default_rng(seed), np.arange(16) % 2
+        centres = 0.5 * random.normal(size=(16, 20)) + 0.4 * y[:, None]
+        points = random.normal(size=(16, 15, 20)) + centres[:, None]
+        cells = gm.Distributions(points.reshape(-1, 20), np.repeat(np.arange(16), 15))
+        p.append(permutation_test(SMALL, cells, y, statistic="association", n_permutations=99, random_state=0).p)
+    assert np.median(p) <= 0.05
+
+
+@pytest.mark.parametrize("n_statistics", [1, 2, 6])
+def test_combined_p_values_are_valid_whatever_the_dependence(n_statistics):
+    """Take each arrangement in turn as the observed one: at most a share of `level` have p-values up to `level`."""
+    random = np.random.default_rng(n_statistics)
+    table = random.normal(size=(40, 1)) + random.normal(size=(40, n_statistics))
+    p = np.array([combined_p_value(np.roll(table, -k, axis=0)) for k in range(40)])
+    for level in np.arange(1, 40) / 40:
+        assert np.mean(p <= level + 1e-9) <= level + 1e-9
+    assert p.min() == 1 / 40
 
 
 @pytest.mark.parametrize(("arguments", "message"), [({"cv": 3}, "cv"), ({"score": "accuracy"}, "log_probability")])
@@ -260,15 +361,28 @@ def test_an_ensemble_has_its_own_way_to_hold_out(arguments, message):
         permutation_test(gm.GroundMetricEnsemble(), D, y, n_permutations=1, **arguments)
 
 
-def test_numbers_are_tested_out_of_bag():
+def test_numbers_are_tested_by_held_out_scores():
     D, _ = _ensemble_cohort(0, 0.0)
     values = D.means()[:, 2]
-    for method in (gm.GroundMetricEnsemble(2, target="ordered"), gm.TransportRegressor()):
+    ordered = gm.GroundMetricEnsemble(4, kinds=["univariate"], target="ordered", random_state=0)
+    for method in (ordered, gm.TransportRegressor(SMALL)):
         found = permutation_test(method, D, values, n_permutations=19, random_state=0)
         assert found.p == pytest.approx(1 / 20)
         assert found.score == "log_likelihood"
     shuffled = np.random.RandomState(1).permutation(values)
-    assert permutation_test(gm.TransportRegressor(), D, shuffled, n_permutations=19, random_state=0).p > 0.05
+    assert permutation_test(gm.TransportRegressor(SMALL), D, shuffled, n_permutations=19, random_state=0).p > 0.05
+
+
+def test_survival_times_are_tested():
+    D, _ = _ensemble_cohort(0, 0.0)
+    times = np.zeros(20, dtype=[("event", bool), ("time", float)])
+    times["time"], times["event"] = np.exp(2.0 * D.means()[:, 2]), np.arange(20) != 5
+    found = permutation_test(gm.TransportSurvival(SMALL), D, times, n_permutations=19, random_state=0)
+    assert found.p == pytest.approx(1 / 20)
+    assert found.score == "log_likelihood"
+    assert found.statistic == gm.TransportSurvival(SMALL).fit(D, times).ensemble_.score_
+    shuffled = np.random.RandomState(1).permutation(times)
+    assert permutation_test(gm.TransportSurvival(SMALL), D, shuffled, n_permutations=19, random_state=0).p > 0.05
 
 
 def test_a_batch_that_goes_with_the_label_is_no_finding_within_strata():
@@ -277,7 +391,25 @@ def test_a_batch_that_goes_with_the_label_is_no_finding_within_strata():
     points = np.random.RandomState(0).normal(size=(16, 15, 6))
     points[:, :, 1] += 4.0 * batch[:, None]
     D = gm.Distributions(points.reshape(-1, 6), np.repeat(np.arange(16), 15))
-    ensemble = gm.GroundMetricEnsemble(2)
-    within = permutation_test(ensemble, D, y, strata=batch, n_permutations=39, random_state=0)
+    within = permutation_test(SMALL, D, y, strata=batch, n_permutations=39, random_state=0)
     assert within.p > 0.1
     assert within.exchanged == "distributions within strata"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_groups_are_the_units(whole):
+    """Repeat each patient's sample four times with the label of the patient, or with labels within patients."""
+    p = []
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        centres = np.repeat(random.normal(size=(8, 4)), 4, axis=0)
+        points = centres[:, None] + 0.3 * random.normal(size=(32, 8, 4))
+        cells = gm.Distributions(points.reshape(-1, 4), np.repeat(np.arange(32), 8))
+        patients = np.arange(32) // 4
+        labels = patients % 2 if whole else np.arange(32) % 2
+        test = permutation_test(
+            SMALL, cells, labels, groups=patients, statistic="association", n_permutations=19, random_state=seed
+        )
+        assert test.exchanged == ("groups" if whole else "distributions within groups")
+        p.append(test.p)
+    assert np.sum(np.array(p) <= 0.1) <= binom.ppf(0.999, len(p), 0.1)

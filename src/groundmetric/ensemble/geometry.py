@@ -77,9 +77,13 @@ class Scaling:
         axes = None
         if points.shape[1] > MAX_EUCLIDEAN_COMPONENTS:
             n_components = min(MAX_EUCLIDEAN_COMPONENTS, *points.shape)
-            axes = randomized_svd(points - points.mean(axis=0), n_components, random_state=0)[2]
+            # Contiguous, as it is after reading a file: products of matrices may differ in the last bit by layout.
+            axes = np.ascontiguousarray(randomized_svd(points - points.mean(axis=0), n_components, random_state=0)[2])
         z = points if axes is None else points @ axes.T
-        gaps = np.linalg.norm(z - np.roll(z, max(1, len(z) // 3), axis=0), axis=1)
+        # Random pairs of points, in an order that depends neither on that of the rows nor on units of features.
+        random = keyed_generator(seed, "width")
+        z = z[np.argsort(points @ random.normal(size=points.shape[1]), kind="stable")][random.permutation(len(z))]
+        gaps = np.linalg.norm(z - np.roll(z, 1, axis=0), axis=1)
         width = float(np.median(gaps)) or 1.0
         return cls(seed, D.common_size(max_points), n_marginal_points, centre, scale, axes, width)
 

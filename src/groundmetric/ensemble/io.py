@@ -109,10 +109,7 @@ def _pack_view(view: View, prefix: str, arrays: dict[str, np.ndarray]) -> dict[s
 
 
 def _pack_distributions(D: Distributions) -> dict[str, np.ndarray]:
-    return {
-        "bounds": D.bounds, "weights": D.weights, "uniform": D.uniform, "points": np.asarray(D.points),
-        "order": D.order,
-    }  # fmt: skip
+    return {"bounds": D.bounds, "weights": D.weights, "uniform": D.uniform, "points": np.asarray(D.points)}
 
 
 def unpack_predictor(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_features: int) -> Predictor:
@@ -219,6 +216,8 @@ def _unpack_view(
         if trained_on.shape != (n,) or trained_on.dtype != bool:
             raise Damaged("training distributions of a member are missing")
         weights = read.numbers(f"{prefix}.weights{m}", columns.size)
+        if not np.all(weights > 0):
+            raise Damaged("weights of a member are not positive")
         members.append(Member(str(entry["kind"]), tuple(map(int, left_out)), trained_on, columns, weights))
     units = [_positive(unit) for unit in entry["units"]]
     if not members or len(units) != len(members) or np.all([member.trained_on for member in members], axis=0).any():
@@ -271,10 +270,7 @@ class Reader:
         if np.any(weights < 0) or not np.allclose(sums, 1.0):
             raise Damaged(f"{prefix}.weights are not masses of sum 1")
         D = Distributions(points, np.repeat(np.arange(n), np.diff(bounds)))
-        order = self.arrays[f"{prefix}.order"]
-        if order.shape != (n_points,) or order.dtype.kind not in "iu":
-            raise Damaged(f"{prefix}.order has shape {order.shape}, expected ({n_points},)")
-        D.weights, D.uniform, D.order = weights, uniform, order.astype(np.intp)
+        D.weights, D.uniform = weights, uniform
         return D
 
 

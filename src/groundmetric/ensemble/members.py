@@ -105,17 +105,19 @@ def train_members(
 def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:
     """Return a moderated t statistic per feature: distance to unlike minus distance to like distributions.
 
-    With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are. The
+    With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are, within
+    strata where given. The
     standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu 2001): of a few
     distributions, some features have a small error by chance.
     """
     place = np.full(n, -1)
     place[rows] = np.arange(rows.size)
+    labels = target.codes if isinstance(target, Classes) else centre_within(target.values, target.strata)
     gains = []
     for i, row in enumerate(rows):
         partners = place[marginals.partners[row]]
         inside = partners >= 0
-        contrast = _contrast(target, i, partners[inside])
+        contrast = _contrast(target, labels, i, partners[inside])
         if contrast is not None:
             values = marginals.values[row] if inside.all() else marginals.values[row][inside]
             gains.append(contrast.astype(np.float32) @ values)
@@ -126,14 +128,14 @@ def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -
     return stacked.mean(axis=0) / (error + np.median(error) + 1e-9)
 
 
-def _contrast(target: Any, i: int, partners: np.ndarray) -> np.ndarray | None:
+def _contrast(target: Any, labels: np.ndarray, i: int, partners: np.ndarray) -> np.ndarray | None:
     """Return weights of the partners, of sum 0: unlike ones minus like ones; None if only one of both occurs."""
     if not isinstance(target, Classes):
-        gaps = np.abs(target.values[partners] - target.values[i])
+        gaps = np.abs(labels[partners] - labels[i])
         centred = gaps - gaps.mean() if gaps.size else gaps
         total = np.abs(centred).sum()
         return centred / total if total > 0 else None
-    codes, own = target.codes[partners], target.codes[i]
+    codes, own = labels[partners], labels[i]
     like = codes == own
     others = [codes == c for c in np.unique(codes) if c != own]
     if not like.any() or not others:

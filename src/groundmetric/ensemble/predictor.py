@@ -44,7 +44,7 @@ class Predictor:
         """Return the predictor of a fitted ensemble."""
         scalings = {name: geometry.scaling for name, geometry in fitted.geometries.items()}
         names = [str(name) for name in next(iter(fitted.geometries.values())).names]
-        return cls(names, scalings, fitted.views, fitted.stack, fitted.target.subset(np.empty(0, dtype=np.intp)))
+        return cls(names, scalings, fitted.views, fitted.stack, fitted.target.without_labels())
 
     def describe(self, modalities: Mapping[str, Distributions]) -> dict[str, Description]:
         """Return the descriptions of new distributions by modality."""

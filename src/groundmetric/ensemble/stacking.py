@@ -149,7 +149,8 @@ def predict_held_out(views: Sequence[View], target: Target, folds: np.ndarray) -
         kernels = [view.kernel(int(fold)) for view in views]
         known = target.subset(train)
         stack = Stack.fit([kernel[np.ix_(train, train)] for kernel in kernels], known, folds[train])
-        by_view[:, test] = stack.predict_views([kernel[np.ix_(test, train)] for kernel in kernels], known)
+        predicted = stack.predict_views([kernel[np.ix_(test, train)] for kernel in kernels], known)
+        by_view[:, test] = target.encode(known.decode(predicted))
         predictions[test] = combine(stack.weights, by_view[:, test])
     return HeldOut(predictions, by_view)
 

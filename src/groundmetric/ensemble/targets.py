@@ -8,12 +8,13 @@ label of the fold.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.special import softmax
 
 from ..supervision.survival import SurvivalTimes, expected_percentiles
+from ..supervision.targets import binary_unit
 
 # Probabilities below this count as this much in scores, so that a single surprise does not decide.
 _FLOOR = 1e-3
@@ -37,6 +38,14 @@ class Target(Protocol):
 
     def decode(self, predictions: np.ndarray) -> np.ndarray:
         """Return predictions in the units of the labels."""
+        ...
+
+    def encode(self, predictions: np.ndarray) -> np.ndarray:
+        """Return predictions in the units of this target, the inverse of `decode`."""
+        ...
+
+    def without_labels(self) -> Target:
+        """Return a target of no distribution with the units of this one, which is enough to predict."""
         ...
 
     def fit(self, x: np.ndarray, inside: np.ndarray, strengths: np.ndarray) -> np.ndarray:
@@ -106,6 +115,11 @@ class Classes:
         """Return predictions as they are: probabilities."""
         return predictions
 
+    encode = decode
+
+    def without_labels(self) -> Classes:
+        return self.subset(np.empty(0, dtype=np.intp))
+
     def weights(self, inside: np.ndarray | None = None) -> np.ndarray:
         """Return weights of mean 1 (0 outside) that balance the classes, as far as possible within each stratum.
 
@@ -165,7 +179,8 @@ class Numbers:
     strata : array of int of shape (n_distributions,) or None
         Stratum (batch) of each distribution; slopes of the model are fitted within strata.
     unit : float
-        Largest absolute label.
+        Power of two close to the largest absolute label. A subset has a unit of its own, so that labels outside do not
+        decide its rounding.
     """
 
     values: np.ndarray
@@ -175,18 +190,24 @@ class Numbers:
     @classmethod
     def of(cls, values: np.ndarray, strata: np.ndarray | None = None) -> Numbers:
         """Return the target of these labels, in units in which no square overflows or underflows."""
-        unit = float(np.abs(values).max(initial=0.0)) or 1.0
+        unit = binary_unit(values)
         return cls(values / unit, strata, unit)
 
     def __len__(self) -> int:
         return self.values.size
 
     def subset(self, rows: np.ndarray) -> Numbers:
-        return Numbers(self.values[rows], None if self.strata is None else self.strata[rows], self.unit)
+        return Numbers.of(self.decode(self.values[rows]), None if self.strata is None else self.strata[rows])
 
     def decode(self, predictions: np.ndarray) -> np.ndarray:
         """Return predictions in the units of the labels."""
         return predictions * self.unit
+
+    def encode(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions / self.unit
+
+    def without_labels(self) -> Self:
+        return replace(self, values=np.empty(0), strata=None)
 
     def relabelled(self, values: np.ndarray) -> Numbers:
         """Return the target with other labels of the same distributions."""
@@ -271,6 +292,9 @@ class Survival(Numbers):
         """Return the target with the times of other distributions: `values` are their indices."""
         assert self.times is not None
         return Survival.of(self.times.at(np.asarray(values)), self.strata)
+
+    def without_labels(self) -> Survival:
+        return Survival(np.empty(0), unit=self.unit)
 
 
 def centre_within(rows: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:

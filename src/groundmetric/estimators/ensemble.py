@@ -16,6 +16,7 @@ from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import ParameterError, Roll, aligned, check_labels, check_number, refuse_mask
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
+from ..ensemble.targets import centre_within
 from ..metrics.base import GroundMetric
 from ..supervision.labels import read_labels, read_strata
 from ..supervision.splits import check_class_sizes, group_list, number_groups
@@ -100,7 +101,7 @@ class Cohort:
         stratum = read_strata(strata, D.roll, D, by_row=False)
         self.order = np.array(sorted(range(len(D)), key=lambda d: str(D.names[d])), dtype=np.intp)
         self.inverse = np.argsort(self.order)
-        self.strata = None if stratum is None or np.ptp(stratum) == 0 else stratum[self.order]
+        self.strata = None if stratum is None or np.ptp(stratum) == 0 else _renumbered(stratum[self.order])
         names = list(D.names) if numbered is None or named_groups is None else named_groups
         names = [names[d] for d in self.order]
         if numbered is None:
@@ -137,7 +138,7 @@ class Cohort:
             return None
         numbered = number_groups(aligned(cv, D.roll, "cv"), len(D), "cv")
         assert numbered is not None
-        folds = np.unique(numbered[self.order], return_inverse=True)[1]
+        folds = _renumbered(numbered[self.order])
         for group in np.unique(self.groups):
             if np.unique(folds[self.groups == group]).size > 1:
                 name = self.group_names[group]
@@ -145,6 +146,15 @@ class Cohort:
         if folds.max() < 1:
             raise ParameterError("cv", "one fold", ": expected at least two folds")
         return folds
+
+
+def _renumbered(codes: np.ndarray) -> np.ndarray:
+    """Return codes 0, 1, 2, … in the order of their first appearance.
+
+    Of distributions in the order of their names, such numbers do not depend on the order of the input.
+    """
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def _check_number_of_groups(groups: np.ndarray, least: int) -> None:
@@ -387,10 +397,11 @@ class Refinement:
         self.max_epochs = max_epochs
 
     def __call__(self, D: Distributions, target: Any, start: np.ndarray, seed: int) -> np.ndarray:
-        kind = "classes" if isinstance(target, Classes) else "ordered"
-        return refine_weights(
-            D, _label_codes(target), target.strata, start, target=kind, max_epochs=self.max_epochs, seed=seed
-        )
+        if isinstance(target, Classes):
+            kind, labels = "classes", target.codes
+        else:
+            kind, labels = "ordered", centre_within(target.values, target.strata)
+        return refine_weights(D, labels, target.strata, start, target=kind, max_epochs=self.max_epochs, seed=seed)
 
 
 def fit_cohort(

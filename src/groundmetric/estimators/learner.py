@@ -35,7 +35,7 @@ from ..learning.options import (
     resolve_stopping,
 )
 from ..learning.penalties import Penalty, has_vanished
-from ..learning.training import Fresh, Outcome, Training
+from ..learning.training import CoincidingError, Fresh, Outcome, Training
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..supervision import Supervision
@@ -484,7 +484,7 @@ def refine_weights(
 ) -> np.ndarray:  # fmt: skip
     """Learn a diagonal metric from starting weights, without warnings: for ensemble members.
 
-    Returns the starting weights where the penalty has outweighed the labels.
+    Returns the starting weights where the penalty has outweighed the labels, or where all distributions coincide.
     """
     # Weights of standardised features are as large as those that learning starts from by default.
     first = start * (np.sqrt(start.size) / 16.0 / np.linalg.norm(start))
@@ -497,7 +497,11 @@ def refine_weights(
         random_state=seed,
         target=target,
     )
-    if learner._train(D, y, strata=strata)[0].interrupted:
+    try:
+        run = learner._train(D, y, strata=strata)[0]
+    except CoincidingError:
+        return start
+    if run.interrupted:
         raise KeyboardInterrupt
     components = learner.metric_.components
     if not np.any(components) or has_vanished(learner.history_, learner.margin, learner.strength):

@@ -199,6 +199,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         """Load and validate the additional arrays."""
 
     def _predict(self, X: Any) -> np.ndarray:
+        """Return predictions, with warnings at the line that called the calling method."""
         predicted, D = self._predict_all(X)
         if predicted.far.any():
             name = D.names[int(np.argmax(predicted.far))]
@@ -207,11 +208,11 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
                 f"distributions than {_FAR:g} times the farthest of these: predictions for them are extrapolations; "
                 "check their scale and quality, or train on similar ones",
                 UnfamiliarWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         if predicted.small.any():
             names = [D.names[d] for d in np.flatnonzero(predicted.small)]
-            warnings.warn(SmallSampleWarning(names, self.predictor_.scalings[""].n_points), stacklevel=4)
+            warnings.warn(SmallSampleWarning(names, self.predictor_.scalings[""].n_points), stacklevel=3)
         return predicted.values
 
     def _predict_all(self, X: Any) -> tuple[Predicted, Distributions]:
@@ -312,7 +313,10 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
         array of shape (n_distributions, n_classes)
             Probabilities in the order of `classes_`; each row sums to 1.
         """
-        probabilities = self._predict(X)
+        return self._adjusted(self._predict(X), prior)
+
+    def _adjusted(self, probabilities: np.ndarray, prior: Any) -> np.ndarray:
+        """Return probabilities for classes of these frequencies, by Bayes' rule."""
         if prior is None:
             return probabilities
         weighted = probabilities * self._check_prior(prior)
@@ -346,7 +350,7 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
             Predicted classes.
         """
         check_is_fitted(self, "metric_")
-        return self.classes_[np.argmax(self.predict_proba(X, prior), axis=1)]
+        return self.classes_[np.argmax(self._adjusted(self._predict(X), prior), axis=1)]
 
     def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of the predicted classes.

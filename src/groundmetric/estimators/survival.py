@@ -145,7 +145,7 @@ class TransportSurvival(EnsemblePredictor):
         array of shape (n_distributions, n_times)
             Probabilities, falling along each row.
         """
-        risk = self.predict(X)
+        risk = 1.0 - self._predict(X)
         wanted = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
         if wanted.ndim != 1 or not np.all(wanted >= 0):
             raise ValueError(f"times are {times!r}: expected a list of numbers of at least 0")

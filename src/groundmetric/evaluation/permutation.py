@@ -52,7 +52,7 @@ class PermutationTest:
     Parameters
     ----------
     statistic : float
-        The score with the data's own labels.
+        The score with the data's own labels; with ``statistic="association"``, the first of these statistics.
     null : array of shape (n_permutations,)
         Scores with labels permuted; NaN where the method failed or the score is not defined, which counts as a hit.
     p : float
@@ -447,7 +447,7 @@ def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnse
 
 
 def _check_ensemble_options(ensemble: GroundMetricEnsemble, cv: Any, score: str | None) -> str:
-    only = "log_likelihood" if ensemble.target == "ordered" else "log_probability"
+    only = "log_probability" if ensemble.target == "classes" else "log_likelihood"
     if cv is not None:
         raise ValueError(f"cv is {cv!r}, but an ensemble holds distributions out by its members: leave it out")
     if score not in (None, only):

@@ -23,6 +23,10 @@ from .penalties import ProximalPenalty, StrataVariance, has_vanished
 Fresh = Callable[[int], Distributions]
 
 
+class CoincidingError(ValueError):
+    """All distributions coincide under the starting metric."""
+
+
 @dataclass
 class Outcome:
     """What one run of training gives."""
@@ -233,7 +237,9 @@ class Training:
             if self.objective.unit > 0.0:
                 break
         else:
-            raise ValueError("all distributions coincide under the starting metric: there is nothing to learn from")
+            raise CoincidingError(
+                "all distributions coincide under the starting metric: there is nothing to learn from"
+            )
         penalty = self.settings.penalty
         first = penalty.value(self.W) if penalty is not None else 0.0
         self.penalty_weight = self.settings.strength / first if first > 0 else 0.0

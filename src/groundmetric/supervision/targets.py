@@ -149,7 +149,7 @@ class OrderedTarget(Target):
     @classmethod
     def of(cls, values: np.ndarray, gap: float | None = None) -> OrderedTarget:
         """Without a gap, a quarter of the standard deviation of the values."""
-        return cls(values, GAP * float(np.nanstd(values)) if gap is None else gap)
+        return cls(values, GAP * _deviation(values) if gap is None else gap)
 
     @property
     def labelled(self) -> np.ndarray:
@@ -167,7 +167,7 @@ class OrderedTarget(Target):
         return np.abs(self.values[others] - self.values[anchor])
 
     def response(self) -> np.ndarray:
-        return _indicators(self.levels) if self.few_levels else (self.values / np.nanstd(self.values))[:, None]
+        return _indicators(self.levels) if self.few_levels else (self.values / _deviation(self.values))[:, None]
 
     def at(self, places: np.ndarray) -> OrderedTarget:
         return OrderedTarget(self.values[places], self.gap)
@@ -184,7 +184,7 @@ class DistanceTarget(Target):
     def of(cls, matrix: np.ndarray, gap: float | None = None) -> DistanceTarget:
         """Without a gap, a quarter of the standard deviation of the distances."""
         others = matrix[~np.eye(len(matrix), dtype=bool)]
-        return cls(matrix, GAP * float(np.nanstd(others)) if gap is None else gap)
+        return cls(matrix, GAP * _deviation(others) if gap is None else gap)
 
     @cached_property
     def labelled(self) -> np.ndarray:
@@ -266,3 +266,21 @@ def cut(values: np.ndarray) -> np.ndarray:
         places = np.unique(np.searchsorted(edges, values[known], side="right"), return_inverse=True)[1]
     levels[known] = places
     return levels
+
+
+def binary_unit(values: np.ndarray) -> float:
+    """Return the power of two in whose units the largest absolute value is in [1, 2); 1 if all are 0 or missing.
+
+    Squares of values in this unit do not overflow, and scaling by a power of two is exact.
+
+    >>> binary_unit(np.array([3.0, -20.0])), binary_unit(np.array([1e300])) > 5e299
+    (16.0, True)
+    """
+    largest = float(np.max(np.abs(values), where=~np.isnan(values), initial=0.0))
+    return float(np.ldexp(1.0, np.frexp(largest)[1] - 1)) if largest > 0 else 1.0
+
+
+def _deviation(values: np.ndarray) -> float:
+    """Return the standard deviation of the values that are not missing."""
+    unit = binary_unit(values)
+    return unit * float(np.nanstd(values / unit))

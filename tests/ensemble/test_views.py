@@ -1,0 +1,142 @@
+"""Views: kernels by hand, members that were trained on none of the samples involved, and new samples alone."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from groundmetric import pairwise_distances
+from groundmetric.ensemble import KINDS, Classes, Geometry
+from groundmetric.ensemble.folds import choose_design
+from groundmetric.ensemble.members import train_members
+from groundmetric.ensemble.views import (
+    LINEAR,
+    EuclideanView,
+    LinearView,
+    MarginalView,
+    TransportView,
+    median_distance,
+    replace_diagonal,
+)
+from groundmetric.estimators.ensemble import Refinement
+
+from ..estimators.cohorts import cohort
+
+D, y = cohort(24, points=6, shift=1.0)
+NEW, _ = cohort(3, seed=9, points=9)
+GEOMETRY = Geometry(D, 0, 100)
+FOLDS = np.arange(24) // 2 % 8
+
+
+def member_views(codes):
+    """Return the transport view of each kind and the marginal view."""
+    target = Classes(codes, 2)
+    _, design = choose_design(target, np.arange(24), list(D.names), 14, 0, FOLDS)
+    assert len(design) == 14
+    members = [m for out in design for m in train_members(GEOMETRY, target, FOLDS, KINDS, out, Refinement(2))]
+    by_kind = {kind: [m for m in members if m.kind == kind] for kind in KINDS}
+    views = [TransportView.fit(kind, GEOMETRY, by_kind[kind]) for kind in KINDS]
+    return [*views, MarginalView.fit("marginal", GEOMETRY, by_kind["univariate"])]
+
+
+@pytest.fixture(scope="module")
+def views():
+    return [EuclideanView.fit(GEOMETRY), *(LinearView.fit(GEOMETRY, name) for name in LINEAR), *member_views(y)]
+
+
+def test_the_diagonal_is_the_largest_other_entry():
+    kernel = np.array([[1.0, 0.2, 0.5], [0.2, 1.0, 0.1], [0.5, 0.1, 1.0]])
+    assert_array_equal(np.diag(replace_diagonal(kernel)), [0.5, 0.2, 0.5])
+    assert_array_equal(kernel.diagonal(), 1.0)
+
+
+def test_the_unit_is_the_median_distance_between_different_samples():
+    assert median_distance(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 9.0], [2.0, 9.0, 0.0]])) == 2.0
+    assert median_distance(np.zeros((3, 3))) == 1.0
+
+
+def test_all_views_have_symmetric_finite_kernels_and_distances(views):
+    for view in views:
+        for matrix in (view.kernel(), view.kernel(3), view.distances):
+            assert matrix.shape == (24, 24)
+            assert np.isfinite(matrix).all()
+            assert_allclose(matrix, matrix.T, rtol=1e-9, atol=1e-12)
+        assert_allclose(np.diag(view.distances), 0.0, atol=1e-7)
+        assert 0.5 < median_distance(view.distances) < 2.0
+
+
+def test_euclidean_kernel_by_hand(views):
+    points = (D.points - GEOMETRY.scaling.centre) / GEOMETRY.scaling.scale
+    distances = pairwise_distances(D.with_points(points))
+    expected = np.exp(-distances / np.median(distances[~np.eye(24, dtype=bool)]))
+    off_diagonal = ~np.eye(24, dtype=bool)
+    assert_allclose(views[0].kernel()[off_diagonal], expected[off_diagonal], rtol=1e-9)
+
+
+def test_the_kernel_of_means_by_hand(views):
+    means = D.means()
+    z = (means - means.mean(axis=0)) / means.std(axis=0)
+    assert_allclose(views[1].kernel(), z @ z.T / 10, atol=1e-9)
+
+
+def test_the_kernel_of_a_fold_averages_members_that_leave_out_all_three_folds(views):
+    """Compute entries of the transport view from the members' metrics, for pairs within, beside and of the fold."""
+    view, fold = views[4], 2
+    kernel, overall = view.kernel(fold), view.kernel()
+    cells = D.with_points(D.points)
+    by_member = []
+    for member in view.members:
+        distances = pairwise_distances(cells, metric=member.metric(GEOMETRY))
+        out = ~member.trained_on
+        by_member.append(np.exp(-distances / median_distance(distances[np.ix_(out, out)])))
+    for i, j in ((0, 1), (0, 5), (4, 7), (4, 20), (9, 23)):
+        for entry, needed in ((kernel[i, j], {fold, FOLDS[i], FOLDS[j]}), (overall[i, j], {FOLDS[i], FOLDS[j]})):
+            eligible = [k for m, k in zip(view.members, by_member, strict=True) if needed <= set(m.left_out)]
+            assert eligible
+            assert_allclose(entry, np.mean([k[i, j] for k in eligible]), rtol=1e-9)
+
+
+def test_the_kernel_of_a_new_sample_averages_members_that_leave_out_the_training_sample(views):
+    view = views[4]
+    new = GEOMETRY.scaling.describe(NEW)
+    kernel = view.kernel_to(new)
+    for j in (0, 11):
+        eligible = [(m, unit) for m, unit in zip(view.members, view.units, strict=True) if FOLDS[j] in m.left_out]
+        entries = [
+            np.exp(-pairwise_distances(new.few, D[[j]], metric=member.metric(GEOMETRY)) / unit)
+            for member, unit in eligible
+        ]
+        assert_allclose(kernel[:, [j]], np.mean(entries, axis=0), rtol=1e-9)
+
+
+def test_new_samples_alone_or_in_company_have_the_same_kernel(views):
+    together = GEOMETRY.scaling.describe(NEW)
+    for view in views:
+        alone = np.vstack([view.kernel_to(GEOMETRY.scaling.describe(NEW[[d]])) for d in range(3)])
+        assert_allclose(alone, view.kernel_to(together), rtol=1e-12, atol=1e-12)
+
+
+def test_views_without_labels_give_training_samples_their_own_kernel(views):
+    off_diagonal = ~np.eye(24, dtype=bool)
+    for view in views[:4]:
+        assert_allclose(
+            view.kernel_to(GEOMETRY.description)[off_diagonal], view.kernel()[off_diagonal], rtol=1e-9, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("folds", [(1,), (2, 5)])
+def test_distances_of_a_pair_do_not_depend_on_the_labels_of_its_folds(views, folds):
+    """Exchange all labels in one or two folds: distances from one of them to the other keep every bit."""
+    inside = np.isin(FOLDS, folds)
+    pairs = np.ix_(folds[0] == FOLDS, folds[-1] == FOLDS)
+    changed = member_views(np.where(inside, 1 - y, y))
+    for one, other in zip(views[4:], changed, strict=True):
+        assert_array_equal(one.distances[pairs], other.distances[pairs])
+        assert np.any(one.distances[~inside] != other.distances[~inside])
+
+
+def test_the_kernel_of_a_fold_does_not_depend_on_its_labels(views):
+    inside = FOLDS == 4
+    changed = member_views(np.where(inside, 1 - y, y))
+    for one, other in zip(views[4:], changed, strict=True):
+        assert_array_equal(one.kernel(4), other.kernel(4))
+        assert np.any(one.kernel(3) != other.kernel(3))
