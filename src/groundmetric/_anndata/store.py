@@ -229,8 +229,8 @@ class EnsembleResults:
 
 
 def _counted(ensemble: GroundMetricEnsemble) -> np.ndarray:
-    """Importances of all members; of a cohort too small for members, that of the metric."""
-    return ensemble.importances_ if len(ensemble.members_) else ensemble.metric_.importance()[None]
+    """Importances of all members."""
+    return ensemble.importances_
 
 
 def selected_by_members(ensemble: GroundMetricEnsemble) -> np.ndarray:

@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
                          help="labels that are text, from low to high, e.g. mild,moderate,severe; they are then "
                          "ordered")  # fmt: skip
     command.add_argument("--learner", choices=("ensemble", "single"),
-                         help="ensemble: members from halves of the patients, judged on the others; single: the "
+                         help="ensemble: members trained on parts of the patients, scored on held-out ones; single: the "
                          "published method on all samples (ensemble, or single where --components, --strength, "
                          "--checkpoint or --resample ask for it)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")

@@ -14,7 +14,7 @@ from scipy.stats import trim_mean
 from .._internal.executor import progress_bar
 from ..metrics.average import average_metric, of_unit_spread
 from ..metrics.base import GroundMetric
-from .folds import Design, choose_design
+from .folds import Design, choose_design, fallback_design
 from .geometry import Geometry
 from .members import Member, Refine, train_members
 from .stacking import HeldOut, Stack, predict_held_out
@@ -72,9 +72,10 @@ class FittedEnsemble:
     folds : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
     design : list of tuple of int
-        Folds that each member of a kind leaves out; empty where the cohort is too small for members.
+        Folds that each member of a kind leaves out in a nested design; empty where the cohort is too small for one.
     members : dict of str to list of Member
-        Members of each modality.
+        Members of each modality. Without a nested design they leave out a single fold or none: they contribute to the
+        metric, and no view uses them.
     views : list of (str, View)
         Modality and view.
     held_out : HeldOut
@@ -107,8 +108,11 @@ class FittedEnsemble:
         `folds` replaces the folds that are assigned by name.
         """
         folds, design = choose_design(target, groups, group_names, settings.n_members, settings.seed, folds)
-        members = {name: _train(geometry, target, folds, design, settings) for name, geometry in geometries.items()}
-        views = [(name, view) for name in geometries for view in _views(geometries[name], members[name])]
+        left_out = design or fallback_design(folds, target, groups)
+        members = {name: _train(geometry, target, folds, left_out, settings) for name, geometry in geometries.items()}
+        views = [
+            (name, view) for name in geometries for view in _views(geometries[name], members[name] if design else [])
+        ]
         held_out = predict_held_out([view for _, view in views], target, folds)
         return cls(
             geometries, target, groups, group_names, settings, folds, design, members, views, held_out
@@ -167,7 +171,14 @@ class FittedEnsemble:
         return GroundMetric(averaged.components, geometry.features, variances=geometry.variances)
 
     def metric_weights(self, modality: str = "") -> dict[str, float]:
-        """Return the weight of each kind of member, and of "euclidean", in the metric of a modality."""
+        """Return the weight of each kind of member, and of "euclidean", in the metric of a modality.
+
+        Weights are those of the views. Without a nested design there is no evidence for weights: the Euclidean metric
+        has one half, and the kinds share the other.
+        """
+        if not self.design:
+            kinds = {kind: 0.5 / len(self.settings.kinds) for kind in self.settings.kinds}
+            return {EUCLIDEAN: 0.5, **kinds}
         weights: dict[str, float] = dict.fromkeys((EUCLIDEAN, *self.settings.kinds), 0.0)
         for (name, view), weight in zip(self.views, self.stack.weights, strict=True):
             kind = self.marginal_kind if view.name == MARGINAL else view.name
@@ -192,8 +203,6 @@ class FittedEnsemble:
 
 
 def _train(geometry: Geometry, target: Target, folds: np.ndarray, design: Design, settings: Settings) -> list[Member]:
-    if not design:
-        return []
     if any(kind != "anova" for kind in settings.kinds):
         _ = geometry.marginals  # computed once, before threads share it
     _ = geometry.quantiles

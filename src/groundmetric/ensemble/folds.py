@@ -104,6 +104,16 @@ def choose_design(
     return folds, design if _trainable(design, folds, target, groups) else []
 
 
+def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> Design:
+    """Return what members leave out where no nested design exists: one fold each or, if a class is too small, nothing.
+
+    Such members give the cohort a metric. They measure samples that they were trained on, so no view uses them.
+    """
+    single = [(fold,) for fold in range(int(folds.max()) + 1)]
+    trainable = all(target.can_train(folds != fold, groups) for (fold,) in single)
+    return single if trainable and len(single) > 2 else [()]
+
+
 def _trainable(design: Design, folds: np.ndarray, target: Target, groups: np.ndarray) -> bool:
     if not design or int(folds.max()) < 3:
         return False

@@ -185,8 +185,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     ----------
     n_members : int, default=14
         Members of each kind, at least: 4, 10, 14 or 30 members are trained, on 25, 40, 50 or 60 % of the folds. Cohorts
-        with few groups per class get more members, which leave out less, or none: a member needs two groups of each
-        class.
+        with few groups per class get more members, which leave out less. A member needs two groups of each class.
     kinds : sequence of {"univariate", "anova", "learned"}, default=("univariate", "anova", "learned")
         Kinds of members, in any order.
     target : {"classes", "ordered", "survival"}, default="classes"
@@ -229,7 +228,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     folds_ : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
     members_ : list of Member
-        The members; empty where a class has too few groups.
+        The members. Where a class has too few groups for a nested design, they leave out one fold or none: they give
+        `metric_`, and predictions and `distances_` do not use them.
     importances_ : array of shape (n_all_members, n_features)
         Importance of each feature in each member.
     small_ : list

@@ -236,7 +236,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
                 found = results.out_of_bag[np.ix_(places, places)]
             else:
                 compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
-                found = np.asarray(compared.obsp[f"{key}_out_of_bag" if out_of_bag else f"{key}_distances"])
+                found = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
             mean = found.sum() / (found.size - len(found))
             self._matrices[label, out_of_bag] = found / (mean or 1.0)
         return self._matrices[label, out_of_bag]

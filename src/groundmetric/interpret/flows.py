@@ -322,8 +322,8 @@ def costs_within_kinds(
     """Compare every distribution with others, points with those of their own kind as far as masses allow.
 
     Costs of a pair are averaged over at most `MOST_BAGS` bags whose metric was trained on neither distribution; pairs
-    without such a bag are left out. Instead of axes, the last dimension has cost and mass; a further kind at the end has what must
-    change its kind.
+    without such a bag are left out. Instead of axes, the last dimension has cost and mass; a further kind at the end
+    has the mass that must change its kind.
     """
     pairs = partners(codes, max_partners, random)
     unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)

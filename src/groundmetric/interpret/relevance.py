@@ -137,8 +137,8 @@ def annotation_relevance(
 
     Under a metric that was learned from the labels of these distributions, every kind is farther in other classes, by
     what the metric has fitted of its noise. With an ensemble, each pair is compared under members (at most 4) that were
-    trained on neither distribution (out of bag). Then a kind without effect is as often nearer as farther, so that there
-    is no need to compare with permuted labels. All distributions are compared by equal numbers of points.
+    trained on neither distribution (out of bag). Then a kind without effect is as often nearer as farther, so that no
+    comparison with permuted labels is needed. All distributions are compared by equal numbers of points.
 
     The interval is over distributions: they are drawn anew within each class (whole groups, where given; those that
     hold several classes, without regard to class), as the ones compared and as the ones compared with. It holds the
@@ -201,7 +201,7 @@ def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], 
     if not isinstance(ensemble, GroundMetricEnsemble):
         return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
     names = ensemble.fitted_.geometries[""].names
-    if sorted(map(str, names)) != sorted(map(str, D.names)):
+    if sorted(map(str, names)) != sorted(map(str, D.names)) or not ensemble.fitted_.design:
         return [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], False
     position = {name: d for d, name in enumerate(names)}
     order = [position[name] for name in D.names]
@@ -209,8 +209,7 @@ def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], 
         Bag(D, kinds, ensemble.member_metric(member), member.trained_on[order])
         for member in ensemble.fitted_.members[""]
     ]
-    # A cohort too small for members has a metric without labels.
-    return bags or [Bag(D, kinds, metric, np.zeros(len(D), dtype=bool))], True
+    return bags, True
 
 
 def relevance_in_bags(

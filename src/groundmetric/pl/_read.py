@@ -198,16 +198,17 @@ def as_samples(adata: Any, key: str) -> Any:
     colours = {name: adata.uns[name] for name in (f"{label}_colors",) if name in adata.uns}
     return ad.AnnData(
         obs=pd.DataFrame(columns, index=names),
-        obsp={f"{key}_out_of_bag": np.asarray(kept["out_of_bag"])},
-        uns={key: {"params": {"label_key": label}}, **colours},
+        obsp={f"{key}_distances": np.asarray(kept["out_of_bag"])},
+        uns={key: {"params": {"label_key": label}, "out_of_bag": True}, **colours},
     )
 
 
 def distances_of(samples: Any, key: str, obsp: str | None) -> tuple[np.ndarray, str]:
-    """Distances between samples and their name; out of bag where there are such, because those hold for new samples."""
+    """Return distances between samples, and their name for axes and colour bars."""
     if obsp is None:
-        obsp = f"{key}_out_of_bag" if f"{key}_out_of_bag" in samples.obsp else f"{key}_distances"
+        obsp = f"{key}_distances"
     elif obsp not in samples.obsp and f"{key}_{obsp}" in samples.obsp:
         obsp = f"{key}_{obsp}"
-    name = "out-of-bag distance" if obsp == f"{key}_out_of_bag" else "distance"
+    out_of_bag = obsp == f"{key}_distances" and samples.uns.get(key, {}).get("out_of_bag", False)
+    name = "out-of-bag distance" if out_of_bag else "distance"
     return np.asarray(entry(samples, "obsp", obsp)), name

@@ -84,8 +84,8 @@ def embedding(
     basis : str or None
         For AnnData, the places in `obsm`; None: "X_umap", or else those of the distances.
     obsp : str or None
-        For AnnData, the entry of `obsp`. None: "<key>_out_of_bag", where an ensemble has left it, so that training
-        samples are no better apart than new ones would be, or else "<key>_distances".
+        For AnnData, the entry of `obsp`. None: "<key>_distances", which after an ensemble are out of bag between
+        training samples.
     train : array-like, str or None
         Those that were learned from (a mask, row numbers, or a column of `obs`): filled, the others hollow.
     {palette_of_uns}

@@ -27,10 +27,10 @@ from .scores import Cohort, evaluate
 PERMUTATIONS = 99  # of an ensemble, unless another number is asked for
 TYPES = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # columns taken for cell types
 KINDS = {
-    "univariate": "weights of single features, by how much farther unlike samples are than like ones",
-    "anova": "weights of single features, by the variance between samples that labels explain",
-    "learned": "the first, moved by triplets of samples under optimal transport",
-    "euclidean": "nothing: standardised features, all alike",
+    "univariate": "weights of features: t statistic of the distance to unlike minus like samples",
+    "anova": "weights of features: F statistic between labels",
+    "learned": "weights of features: triplet loss under optimal transport, from the first",
+    "euclidean": "no labels: equal weights of standardised features",
 }
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "anndata")
 
@@ -288,7 +288,7 @@ def kind_table(results: EnsembleResults) -> Table:
     fields = [Field("Kind"), Field("What it learns"), Field("Weight in the metric", ".0%", bar=True)]
     weights = sorted(results.weights.items(), key=lambda item: -item[1])
     rows: list[list[Any]] = [[kind, KINDS.get(kind, ""), weight] for kind, weight in weights]
-    return Table("kinds", f"Kinds of the {results.n_members} members, and what does not look at labels", fields, rows)
+    return Table("kinds", f"Kinds of the {results.n_members} members, and the Euclidean metric", fields, rows)
 
 
 def _title(run: Run) -> str:

@@ -43,7 +43,7 @@ class SampleMap:
     distances: np.ndarray
     order: np.ndarray
     kept_variance: float  # squared correlation of the distances in the plane with the distances
-    out_of_bag: bool = False  # whether distances are by members that were not learned from both samples
+    out_of_bag: bool = False  # whether distances are by members trained on neither sample
 
 
 @dataclass(frozen=True)

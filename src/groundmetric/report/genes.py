@@ -177,7 +177,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def by_members(run: Run) -> dict[str, Any]:
-    """How much of each feature's importance is found in members of an ensemble, each learned from half of the samples:
+    """How much of each feature's importance is found in members of an ensemble, each trained on a part of the samples:
     columns for the table of features.
     """
     results = run.results
@@ -187,14 +187,14 @@ def by_members(run: Run) -> dict[str, Any]:
     fields = [["Members, low", ".2%", False, between], ["Members, high", ".2%", False, between]]
     columns = [*results.interval]
     if n_top < len(run.stored.features):  # of few features all are at the top
-        fields.append([f"In top {n_top}", ".0%", False, "share of the members, each of half of the samples"])
+        fields.append([f"In top {n_top}", ".0%", False, "share of the members, each trained on a part of the samples"])
         columns.append(results.selected)
     table = np.column_stack(columns)
     rows = {name: [float(value) for value in row] for name, row in zip(run.stored.features, table, strict=True)}
     return {
         "fields": fields, "rows": rows, "n_top": n_top, "selected": 2 if len(columns) > 2 else None, "q": None,
         "notes": [], "of": "members",
-        "how": f"In the {results.n_members} members of the ensemble, each learned from half of the samples",
+        "how": f"In the {results.n_members} members of the ensemble, each trained on a part of the samples",
     }  # fmt: skip
 
 

@@ -89,8 +89,8 @@ def sample_map(run: Run, found: Predictions | None) -> tuple[SampleMap, list[str
 
     Also the names of columns that cannot be coloured by.
     """
-    out_of_bag = f"{run.key}_out_of_bag" in run.samples.obsp
-    distances = np.asarray(run.samples.obsp[f"{run.key}_{'out_of_bag' if out_of_bag else 'distances'}"])
+    out_of_bag = f"{run.key}_in_sample" in run.samples.obsp
+    distances = np.asarray(run.samples.obsp[f"{run.key}_distances"])
     names = [str(name) for name in run.samples.obs_names]
     own = [name for name in run.samples.obs.columns if str(name).startswith(f"{run.key}_")]
     shown = with_order(run, run.samples.obs).drop(columns=[*own, run.sample_key], errors="ignore")

@@ -198,9 +198,9 @@ def _held(cohort: Cohort) -> str:
 def _by_members(cohort: Cohort) -> str:
     assert cohort.run.results is not None
     return (
-        f"The learned metric is that of an ensemble: each member learns from half of {_held(cohort)} and each sample "
-        "is given the label that is predicted from distances by members that have not learned from it, while it is "
-        f"left out. Scored is the {cohort.run.results.scored}, the same that `groundmetric predict` uses"
+        f"The learned metric is that of an ensemble: a part of {_held(cohort)} is held out in each cross-validation fold, "
+        "and its labels are used at no step of its prediction (members, kernels, penalties, weights). The model is the "
+        f"{cohort.run.results.scored} that `groundmetric predict` uses"
     )
 
 

@@ -149,13 +149,20 @@ def _chance(found: Evaluation) -> str:
     test = found.test
     if test is None:
         return "Whether that is more than chance was not tested by permuting the labels."
-    n = len(test["null"])
+    counts = f"p = {test['p']:.2g}, {len(test['null'])} permutations of the labels"
     if test["p"] <= SURE:  # the smallest p of 19 permutations
-        return f"With labels permuted, scores that high are rare (p = {test['p']:.2g}, {n} permutations)."
-    return (
-        f"Scores that high also come up with permuted labels (p = {test['p']:.2g}, {n} permutations): these data do "
-        "not show that the label can be told from the cells; read what follows as noise until shown otherwise."
-    )
+        text = f"The cells are associated with the label ({counts})."
+    else:
+        text = (
+            f"No association between cells and label is shown ({counts}): read the rest of this page as noise until "
+            "more samples show otherwise."
+        )
+    separation = test.get("p_values", {}).get("map separation")
+    if separation is not None:
+        text += (
+            f" Separation of the labels in the map of samples: p = {separation:.2g}, from refits with permuted labels."
+        )
+    return text
 
 
 def describe_genes(genes: Table, feature: str) -> str:

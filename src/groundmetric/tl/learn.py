@@ -273,9 +273,9 @@ def learn(
 ) -> ad.AnnData | None:
     """Learn a metric between cells under which samples of one label are near to each other.
 
-    An ensemble learns it (`GroundMetricEnsemble`): members from halves of the patients, averaged by what they say about
-    the other half, so that it holds for patients who were not learned from. What is reported of the training samples
-    was predicted while they were left out. A single learner (`GroundMetricLearner`, the published method) learns from
+    An ensemble learns it (`GroundMetricEnsemble`): members are trained on unions of cross-validation folds of the
+    patients and weighted by held-out predictions. Predictions that are reported for training samples are held-out. A
+    single learner (`GroundMetricLearner`, the published method) learns from
     all samples at once.
 
     Values should be normalised and on a log scale; raw counts give a warning.

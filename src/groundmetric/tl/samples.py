@@ -66,16 +66,15 @@ def samples(
     - ``X``: mean of each selected gene over the drawn cells (where `adata` has the values; not with `use_rep`)
     - ``obs``: columns that are the same for all cells of a sample, and "n_cells", the number of its cells, whether they
       were drawn or not
-    - ``obsm["X_groundmetric_distances"]``: distances to all samples
+    - ``obsm["X_groundmetric_distances"]``: distances to all samples. With an ensemble, two training samples are compared
+      by members that were trained on neither (out of bag); the factor to the units of the metric gives equal means
     - ``obsm["cell_types"]``: number of cells of each type among those in `adata` (where it has cell types), which of a
       file that was learned from are the drawn ones
     - ``obsp["groundmetric_distances"]``: the same distances, as a pairwise entry
-    - ``obsp["groundmetric_out_of_bag"]`` (ensemble): the same, but between two training samples by those members that
-      were not learned from both, times a factor that gives them the same mean. Samples that were learned from look
-      better apart than new ones would be; these do not
-    - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): label that was
-      predicted for a training sample while it was left out, and its probability (not of ordered labels); missing for
-      other samples
+    - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the metric itself, which was trained on the labels of
+      these samples. They separate labels better than those of new samples would be separated
+    - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
+      training sample, and its probability (not of ordered labels); missing for other samples
     - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (from 3 samples
       on)
 
@@ -94,7 +93,8 @@ def samples(
         entry = source.uns_entry(key)
         stored = read_entry(entry, key, "adata")
         who = samples_of(source.obs, sample_key or stored.params["sample_key"])
-        distances = pairwise_distances(drawn_cells(source, who, key), n_jobs=n_jobs, verbose=verbose)
+        cells = drawn_cells(source, who, key)
+        distances = pairwise_distances(cells.equalize(), n_jobs=n_jobs, verbose=verbose)
         obs = constant_columns(source.obs.drop(columns=f"{key}_sampled"), who)
         obs["n_cells"] = _counts(entry, who, sample_key in (None, stored.params["sample_key"]))
         X, var = _means(source, who, stored)
@@ -102,20 +102,24 @@ def samples(
     result = ad.AnnData(X, obs=obs, var=var)
     if types is not None:
         result.obsm["cell_types"] = types
-    result.obsm[f"X_{key}_distances"] = distances
-    result.obsp[f"{key}_distances"] = distances
     results = EnsembleResults.read(entry)
     if results is not None and sample_key in (None, stored.params["sample_key"]):
-        result.obsp[f"{key}_out_of_bag"] = out_of_bag_distances(distances, results, who.names)
+        result.obsp[f"{key}_in_sample"] = distances
+        distances = out_of_bag_distances(distances, results, who.names)
         _write_held_out(result, results, key)
-    result.uns[key] = {"params": {name: value for name, value in stored.params.items() if value is not None}}
+    result.obsm[f"X_{key}_distances"] = distances
+    result.obsp[f"{key}_distances"] = distances
+    result.uns[key] = {
+        "params": {name: value for name, value in stored.params.items() if value is not None},
+        "out_of_bag": f"{key}_in_sample" in result.obsp,
+    }
     if len(who) > 2:  # fewer make no graph
         set_neighbors(result, distances, min(n_neighbors, len(who) - 1), f"X_{key}_distances")
     return result
 
 
 def out_of_bag_distances(distances: np.ndarray, results: EnsembleResults, names: np.ndarray) -> np.ndarray:
-    """The distances, but out of bag between samples that were learned from, in the same units."""
+    """Return the distances, with out-of-bag distances between training samples, in the same units."""
     places = pd.Index(results.samples).get_indexer(names)
     here = np.flatnonzero(places >= 0)
     found = distances.copy()
