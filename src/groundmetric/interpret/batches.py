@@ -166,7 +166,7 @@ def batch_effects(
     """Test whether batch, site, donor or another covariate is associated with distances, and with labels.
 
     Distributions of a group with the same value and label are one unit; the distance between two units is the mean distance
-    between their distributions, which does not depend on their numbers. Two statistics are tested together: how often the
+    between their distributions, which does not depend on their numbers. Every group has the same total weight. Two statistics are tested together: how often the
     nearest unit has the same value, and R², the share of the squared distances that the covariate explains (PERMANOVA,
     Anderson 2001). Values are permuted among units of the same label, so that an association of the covariate with the
     label does not count here; it is tested separately. With groups, permutations are restricted to those that keep groups
@@ -219,7 +219,9 @@ def batch_effects(
         codes = np.unique([str(values[row]) for row in present], return_inverse=True)[1]
         if not codes.size or not 2 <= codes.max() + 1 <= codes.size / 2:
             continue
-        order = canonical_order(None if roll.names is None else [roll.names[row] for row in present], present.size)
+        order = canonical_order(
+            None if roll.names is None else [roll.names[row] for row in present.tolist()], present.size
+        )
         chosen = present[order]
         case = _Case.of(
             codes[order],
@@ -262,6 +264,11 @@ class _Case(NamedTuple):
         place = {key: unit for unit, key in enumerate(dict.fromkeys(keys))}
         first = [keys.index(key) for key in place]
         return cls(codes[first], labels[first], groups[first], np.array([place[key] for key in keys]))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Weights of the units, with the same sum for each group."""
+        return np.ones(self.codes.size) if self.groups is None else 1.0 / np.bincount(self.groups)[self.groups]
 
     @property
     def varies_between_groups(self) -> bool:
@@ -318,11 +325,13 @@ def _tested(case: _Case, distances: np.ndarray | None, n_permutations: int, rand
     nearest = _nearest(case.distances(distances), case.groups if case.varies_between_groups else None)
     squares = case.distances(distances**2)
     rows = case.arrangements(n_permutations, random, within_labels=True)
-    table = np.stack([np.mean(rows == rows[:, nearest], axis=1), _explained(squares, rows)], axis=1)
+    weights = case.weights
+    same = (rows == rows[:, nearest]) @ weights / weights.sum()
+    table = np.stack([same, _explained(squares, rows, weights)], axis=1)
     several = len(table) > 1
     expected = table[1:].mean(axis=0) if several else np.full(2, np.nan)
     return _Tested(
-        n_values, table[0, 0], expected[0], table[0, 1], expected[1], float(_explained(squares, case.labels[None])[0]),
+        n_values, table[0, 0], expected[0], table[0, 1], expected[1], float(_explained(squares, case.labels[None], weights)[0]),
         _both(table) if several else np.nan, *associated,
     )  # fmt: skip
 
@@ -333,16 +342,17 @@ def _nearest(distances: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
     return np.argmin(np.where(excluded, np.inf, distances), axis=1)
 
 
-def _explained(squares: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return R² of PERMANOVA for each arrangement (row) of the codes.
+def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return R² of PERMANOVA for each arrangement (row) of the codes, with weights of the units.
 
-    R² is 1 minus the sum of squares within values over the total one, each divided by its number of units.
+    R² is 1 minus the sum of squares within values over the total one, each divided by its weight.
     """
-    whole = squares.sum() / rows.shape[1]
+    whole = weights @ squares @ weights / weights.sum()
     within = np.zeros(len(rows))
     for code in range(int(rows.max()) + 1):
-        members = (rows == code).astype(np.float64)
-        within += np.einsum("au,au->a", members @ squares, members) / np.maximum(members.sum(axis=1), 1.0)
+        members = (rows == code) * weights
+        mass = members.sum(axis=1)
+        within += np.einsum("au,au->a", members @ squares, members) / np.where(mass > 0, mass, 1.0)
     return 1.0 - within / whole if whole > 0 else np.zeros(len(rows))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special, stats
 
-from .._internal.keyed import keyed_generator, resolve_seed
+from .._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number, label_array, missing_values, real_array
 from ..distributions import Distributions, as_distributions
@@ -146,7 +146,7 @@ def feature_significance(
 
     The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions of
     fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged, so that a patient counts
-    once, however many samples it has. If patients have several labels each (paired designs), differences between patients are
+    once, however many samples it has; means of patients with more samples have a larger weight. If patients have several labels each (paired designs), differences between patients are
     removed; if few of them have, patients are random effects with one correlation for all features. Differences between
     strata are removed.
 
@@ -156,8 +156,9 @@ def feature_significance(
     Tibshirani & Chu 2001) and the adjusted p-value (Benjamini & Hochberg).
 
     What the numbers cover: under the null hypothesis that patients of a stratum are exchangeable, p-values are exact, for
-    any distribution of the features and any dependence between them. Patients with more samples have less noisy means; if
-    the number of samples *and* the number of patients differ between classes, p-values are approximate. The q-value
+    any distribution of the features and any dependence between them. If the number of samples per patient depends on the
+    label, p-values are approximate: weights correct for the smaller variance of means of patients with more samples, and
+    shapes are averaged over equal numbers of samples. The q-value
     controls the expected share of false discoveries under positive dependence. Neither number protects against a confounder
     that is not among the strata. `parametric_p` and `parametric_q` assume normal patient means; use them if `smallest_p` or
     `smallest_q` shows that the cohort is too small for a permutation test (6 pairs have 64 arrangements and a smallest p of
@@ -202,8 +203,8 @@ def feature_significance(
     design = _Design.of(labels, groups, strata, D.roll.names)
     arrangements = design.exchange.sample(n_permutations, keyed_generator(seed, "permutations"))
     D = _equalized(D, seed)
-    data = design.whitened(_quantile_bins(D, design.units))
-    statistics, shift, parametric_p = _test(data, design, arrangements)
+    quantiles = _Quantiles.of(D, design.units, seed)
+    statistics, shift, parametric_p = _test(quantiles, design.roots(quantiles), arrangements)
     found = discoveries(statistics[0], statistics[1:], relative=False)
     # The pooled estimate needs few permutations but assumes similar null distributions of all features; the p-value of a
     # feature does not.
@@ -261,10 +262,9 @@ def _equalized(D: Distributions, seed: int) -> Distributions:
 
 @dataclass(frozen=True)
 class _Design:
-    """Linear model of units: labels, and what is removed.
+    """Linear model of units: the unit of each distribution, and of each unit the label and nuisance variables.
 
-    `units` are the unit of each distribution. `root` is the transposed whitening matrix on the orthogonal complement of the
-    nuisance variables, of shape (n_rest, n_units): `root @ Y` has independent rows with mean 0 under the null hypothesis.
+    `patients` are the patients of the units if they are random effects, otherwise None.
     """
 
     units: np.ndarray
@@ -293,7 +293,7 @@ class _Design:
         nuisance = np.ones((by_unit.size, 1))
         if shares is not None:
             nuisance = np.array([[float(dict(unit).get(s, 0)) for s in np.unique(stratum)] for unit in shares])
-        if patients is None or np.unique(patients).size == patients.size:
+        if patients is None or len(set(patients.tolist())) == by_unit.size:
             return cls(units, by_unit, exchange, nuisance, None)
         blocks = (patients[:, None] == np.unique(patients)).astype(np.float64)
         label_columns = _columns(by_unit[None])[0]
@@ -312,24 +312,39 @@ class _Design:
         partitions = self.exchange.partitions if self.labels.dtype.kind in "iu" else self.exchange.arrangements
         return max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements))
 
-    def whitened(self, bins: np.ndarray) -> _Whitened:
-        """Remove nuisance variables and, if patients are random effects, the correlation within patients."""
-        root = np.eye(self.labels.size)
+    def roots(self, quantiles: _Quantiles) -> tuple[Floats, Floats]:
+        """Return two matrices, for means and for shapes, that make units independent with equal variances.
+
+        Rows are orthogonal to the nuisance variables. Units with more distributions have less variable means; if patients
+        are random effects, units of a patient are correlated.
+        """
+        complement, same = _complement(self.nuisance), np.eye(self.labels.size, dtype=bool)
+        correlation = 0.0
         if self.patients is not None:
-            means = bins.mean(axis=1, dtype=np.float64)
             same = self.patients[:, None] == self.patients
-            correlation = _correlation(_complement(self.nuisance), means, same)
-            values, vectors = np.linalg.eigh(np.where(same, correlation, 0.0) + (1.0 - correlation) * np.eye(len(same)))
-            root = (vectors / np.sqrt(values)) @ vectors.T
-        return _Whitened(bins, _complement(root @ self.nuisance) @ root)
+            correlation = _correlation(complement, quantiles.means, same)
+        covariance = np.where(same, correlation + (1.0 - correlation) * np.eye(len(same)), 0.0)
+        rest = np.square(complement @ quantiles.means).mean(axis=0)
+        spread = np.sqrt(self._variances(rest, quantiles.within))
+        roots = []
+        for matrix in (covariance * spread * spread[:, None], covariance):
+            eigenvalues, vectors = np.linalg.eigh(matrix)
+            root = (vectors / np.sqrt(eigenvalues)) @ vectors.T
+            roots.append(_complement(root @ self.nuisance) @ root)
+        return roots[0], roots[1]
 
+    def _variances(self, rest: Floats, within: Floats) -> Floats:
+        """Return the variance of the mean of each unit, relative to the average one.
 
-@dataclass(frozen=True)
-class _Whitened:
-    """Quantile functions of units, (n_units, bins, features), and the matrix that whitens them, (n_rest, n_units)."""
-
-    bins: np.ndarray
-    root: Floats
+        The variance is that of patients plus that of distributions over their number. One ratio of the two, the median over
+        features, serves all features.
+        """
+        share = 1.0 / np.bincount(self.units)
+        varies = rest > 0
+        if np.ptp(share) == 0 or not varies.any():
+            return np.ones(share.size)
+        ratio = min(float(np.median(within[varies] / rest[varies])), 1.0 / float(share.mean()))
+        return np.maximum(1.0 + ratio * (share - share.mean()), 0.01)
 
 
 def _correlation(complement: Floats, means: Floats, same: np.ndarray) -> float:
@@ -355,26 +370,58 @@ def _columns(labels: np.ndarray) -> Floats:
     return (labels[:, :, None] == np.unique(labels)[1:]).astype(np.float64)
 
 
-def _quantile_bins(D: Distributions, units: np.ndarray) -> np.ndarray:
-    """Return quantile functions averaged over bins of equal mass, (n_units, bins, features), in double precision.
+@dataclass(frozen=True)
+class _Quantiles:
+    """Quantile functions of the units.
 
-    Features are centred in double precision before they are divided by their standard deviation, so that an offset of a
-    feature does not change the result. Distributions of a unit are averaged.
+    `means` has shape (n_units, features). `shapes` are deviations from the mean, averaged over bins of equal mass,
+    (n_units, bins, features). `within` is the variance of means between distributions of a unit, (features,).
     """
-    origin, scale = _origin_and_scale(D)
-    bins = np.zeros((int(units.max()) + 1, _N_BINS, D.shape[1]))
-    share = 1.0 / np.bincount(units)[units]
-    width = max(1, _MAX_ENTRIES // int(D.sizes.max()))
-    for d in range(len(D)):
-        rows = slice(D.bounds[d], D.bounds[d + 1])
-        points = D.points[rows]
-        masses = None if D.uniform[d] else D.weights[rows]
-        for low in range(0, D.shape[1], width):
-            columns = slice(low, low + width)
-            values = points[:, columns].toarray() if sparse.issparse(points) else points[:, columns]
-            values = (values.astype(np.float64) - origin[columns]) / scale[columns]
-            bins[units[d], :, columns] += share[d] * _bin_means(values, masses)
-    return bins
+
+    means: Floats
+    shapes: Floats
+    within: Floats
+
+    @classmethod
+    def of(cls, D: Distributions, units: np.ndarray, seed: int) -> _Quantiles:
+        """Average the distributions of each unit.
+
+        Features are centred in double precision before they are divided by their standard deviation, so that an offset of
+        a feature does not change the result. Means are averages over all distributions of a unit. Shapes are averages over
+        the same number of distributions for all units, drawn by name: the error of a shape is mostly that of its few
+        points, far from normal, and weights would not correct for it.
+        """
+        origin, scale = _origin_and_scale(D)
+        counts = np.bincount(units)
+        chosen = _equal_numbers(D, units, seed)
+        means, squares = np.zeros((counts.size, D.shape[1])), np.zeros(D.shape[1])
+        shapes = np.zeros((counts.size, _N_BINS, D.shape[1]))
+        width = max(1, _MAX_ENTRIES // int(D.sizes.max()))
+        for d in range(len(D)):
+            rows = slice(D.bounds[d], D.bounds[d + 1])
+            points = D.points[rows]
+            masses = None if D.uniform[d] else D.weights[rows]
+            for low in range(0, D.shape[1], width):
+                columns = slice(low, low + width)
+                values = points[:, columns].toarray() if sparse.issparse(points) else points[:, columns]
+                values = _bin_means((values.astype(np.float64) - origin[columns]) / scale[columns], masses)
+                mean = values.mean(axis=0)
+                means[units[d], columns] += mean / counts[units[d]]
+                squares[columns] += mean**2
+                if chosen[d]:
+                    shapes[units[d], :, columns] += (values - mean) / counts.min()
+        within = np.maximum(squares - counts @ means**2, 0.0) / max(units.size - counts.size, 1)
+        return cls(means, shapes, within)
+
+
+def _equal_numbers(D: Distributions, units: np.ndarray, seed: int) -> np.ndarray:
+    """Return which distributions are drawn, as many of each unit as the smallest one has."""
+    keys = keyed_uniform(D.names, seed, "distributions")
+    rank = np.empty(units.size, np.intp)
+    for unit in range(int(units.max()) + 1):
+        members = np.flatnonzero(units == unit)
+        rank[members[np.argsort(keys[members], kind="stable")]] = np.arange(members.size)
+    return rank < np.bincount(units).min()
 
 
 def _origin_and_scale(D: Distributions) -> tuple[Floats, Floats]:
@@ -410,49 +457,62 @@ def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
     return _N_BINS * np.diff([*at_edges, integral[-1]], axis=0)
 
 
-def _test(data: _Whitened, design: _Design, arrangements: np.ndarray) -> tuple[Floats, Floats, Floats]:
+def _test(
+    quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray
+) -> tuple[Floats, Floats, Floats]:
     """Return statistics of all arrangements, (n_arrangements, n_features), shifts and parametric p-values.
 
     `arrangements` has a row per arrangement, the observed one first.
     """
-    columns = data.root @ _columns(arrangements)  # (arrangements, n_rest, label columns)
-    basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    used = sizes > 1e-9 * max(float(sizes.max()), 1e-300)
-    basis = basis * used[:, None, :]
-    n_between = used.sum(axis=1, keepdims=True).astype(np.float64)
-    n_rest = len(data.root)
-    if n_rest - n_between.max() < 1:
+    n_units, n_bins, n_features = quantiles.shapes.shape
+    n_rest = len(roots[0])
+    columns, bases, n_between = zip(*(_label_basis(root, arrangements) for root in roots), strict=True)
+    if n_rest - n_between[0].max() < 1:
         raise ValueError(
-            f"{design.labels.size} units leave no degree of freedom for the error after removal of labels, strata and "
-            "patients: give more patients, or coarser strata"
+            f"{n_units} units leave no degree of freedom for the error after removal of labels, strata and patients: give "
+            "more patients, or coarser strata"
         )
-    _, n_bins, n_features = data.bins.shape
     total, dimensions = np.empty((2, n_features)), np.empty(n_features)
     explained = np.empty((2, len(arrangements), n_features))
     shift = np.zeros(n_features)
-    width = max(1, _MAX_ENTRIES // (n_bins * (len(columns) * basis.shape[2] + 2 * n_rest)))
-    flat = np.ascontiguousarray(basis.transpose(0, 2, 1)).reshape(-1, n_rest)
+    width = max(1, _MAX_ENTRIES // (n_bins * (len(bases[1]) + 3 * n_units)))
     for low in range(0, n_features, width):
         block = slice(low, low + width)
-        rest = np.einsum("ru,ukf->rkf", data.root, data.bins[:, :, block], optimize=True)
-        mean = rest.mean(axis=1)
-        rest -= mean[:, None]
-        total[0, block], total[1, block] = np.square(mean).sum(axis=0), np.square(rest).sum(axis=(0, 1))
-        dimensions[block] = _effective_dimensions(rest)
-        shape = (len(columns), -1)
-        explained[0][:, block] = np.square(flat @ mean).reshape(*shape, mean.shape[1]).sum(axis=1)
-        parts = flat @ rest.reshape(n_rest, -1)
-        explained[1][:, block] = np.square(parts, out=parts).reshape(*shape, mean.shape[1]).sum(axis=1)
-        if columns.shape[2] == 1:
-            shift[block] = columns[0, :, 0] @ mean / np.square(columns[0, :, 0]).sum()
+        mean = roots[0] @ quantiles.means[:, block]
+        shape = (roots[1] @ quantiles.shapes[:, :, block].reshape(n_units, -1)).reshape(n_rest, n_bins, -1)
+        dimensions[block] = _effective_dimensions(shape)
+        for k, values in enumerate((mean[:, None], shape)):
+            total[k, block] = np.square(values).sum(axis=(0, 1))
+            parts = bases[k] @ values.reshape(n_rest, -1)
+            np.square(parts, out=parts)
+            explained[k][:, block] = parts.reshape(len(arrangements), -1, values.shape[2]).sum(axis=1)
+        if columns[0].shape[2] == 1:
+            observed = columns[0][0, :, 0]
+            shift[block] = observed @ mean / np.square(observed).sum()
     varies = total > 1e-20 * n_rest  # in units of the variance of the points
     score_mean, f, n_error = _moderated_scores(
-        explained[0], total[0], n_between, n_rest, np.ones(n_features), varies[0]
+        explained[0], total[0], n_between[0], n_rest, np.ones(n_features), varies[0]
     )
-    score_shape, _, _ = _moderated_scores(explained[1], total[1], n_between, n_rest, dimensions, varies[1])
-    parametric_p = np.where(varies[0], special.fdtrc(n_between[0], n_error[0], f[0]), 1.0)
+    score_shape, _, _ = _moderated_scores(explained[1], total[1], n_between[1], n_rest, dimensions, varies[1])
+    parametric_p = np.where(varies[0], special.fdtrc(n_between[0][0], n_error[0], f[0]), 1.0)
     score = np.maximum(score_mean, score_shape - _SHAPE_PENALTY, out=score_mean)
     return np.round(score, _DECIMALS, out=score), shift, parametric_p
+
+
+def _label_basis(root: Floats, arrangements: np.ndarray) -> tuple[Floats, Floats, Floats]:
+    """Return whitened label columns, orthonormal rows that span them (stacked over arrangements), and their numbers.
+
+    The shapes are (arrangements, n_rest, columns), (arrangements * columns, n_rest) and (arrangements, 1).
+    """
+    columns = root @ _columns(arrangements)
+    basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    used = sizes > 1e-9 * max(float(sizes.max()), 1e-300)
+    rows = (basis * used[:, None, :]).transpose(0, 2, 1)
+    return (
+        columns,
+        np.ascontiguousarray(rows).reshape(-1, len(root)),
+        used.sum(axis=1, keepdims=True).astype(np.float64),
+    )
 
 
 def _effective_dimensions(rest: Floats) -> Floats:

@@ -183,7 +183,7 @@ def restricted_permutations(
     if group is None:
         units = np.empty(n, np.intp)
         units[order] = np.arange(n)
-        blocks = [[(block,)] for block in _members(stratum[order])]
+        blocks: list[list[Block]] = [[(block,)] for block in _members(stratum[order])]
         return _checked(RestrictedPermutations(units, labels[order], blocks, f"distributions{within}"))
     group = _renumber(group, order)
     members = [order[rows] for rows in _members(group[order])]  # distributions of each group, in the order of names
