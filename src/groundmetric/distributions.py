@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -14,12 +15,53 @@ from scipy import sparse
 from ._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from ._internal.points import are_sets, as_points, check_features, lost_variance, moments, number_samples, stack
 from ._internal.types import LabelsLike, PointsLike, RandomState
-from ._internal.validation import Roll, aligned, first_not_finite, real_array, refuse_groups, refuse_mask
+from ._internal.validation import (
+    ParameterError,
+    Roll,
+    aligned,
+    check_number,
+    first_not_finite,
+    real_array,
+    refuse_groups,
+    refuse_mask,
+)
 
 # Points of which the means are taken at a time, about.
 _BLOCK = 8192
+# Names that a warning shows.
+_NAMED = 5
 # Distributions of fewer points do not lower the number of points that all are compared with.
 _LEAST_COMMON = 10
+
+
+class SmallSampleWarning(UserWarning):
+    """Distributions have fewer points than the number that all are compared with.
+
+    Parameters
+    ----------
+    names : list
+        Names of these distributions.
+    n : int
+        Number of points that the others are compared with.
+
+    Examples
+    --------
+    >>> SmallSampleWarning(["ann"], 30).names
+    ['ann']
+    """
+
+    def __init__(self, names: list[Hashable], n: int) -> None:
+        super().__init__(names, n)
+        self.names, self.n = names, n
+
+    def __str__(self) -> str:
+        more = len(self.names) - _NAMED
+        shown = ", ".join(repr(name) for name in self.names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return (
+            f"{len(self.names)} distributions have fewer than {self.n} points ({shown}): their distances are larger "
+            f"than those of the others for this reason alone; exclude them, D[D.sizes >= {self.n}], or compare all by "
+            "fewer points"
+        )
 
 
 class Distributions:
@@ -514,6 +556,47 @@ class Distributions:
             name = self.names[int(np.argmin(totals > 0))]
             raise ValueError(f"distribution {name!r} has zero total weight: drop it or give one of its points a mass")
         return weights / np.repeat(totals, sizes), uniform
+
+
+def resolve_n_points(n_points: int | str | None, D: Distributions) -> int | None:
+    """Return the number of points per distribution that a parameter `n_points` means for a cohort.
+
+    "equal" is `common_size()` of the distributions without points of zero mass, None all points.
+
+    >>> D = Distributions(np.zeros((130, 1)), np.repeat(["a", "b"], [30, 100]))
+    >>> resolve_n_points("equal", D), resolve_n_points(20, D), resolve_n_points(None, D)
+    (30, 20, None)
+    """
+    if n_points is None:
+        return None
+    if isinstance(n_points, str):
+        if n_points != "equal":
+            raise ParameterError("n_points", n_points, ": expected 'equal', a whole number of at least 1 or None")
+        return D.with_mass().common_size()
+    check_number("n_points", n_points, low=1, whole=True)
+    return int(n_points)
+
+
+def with_equal_points(
+    D: Distributions, n: int | None, *, random_state: RandomState = 0, warn: bool = True, stacklevel: int = 2
+) -> Distributions:
+    """Return the distributions with `n` points each, drawn by `Distributions.equalize`; as given where n is None.
+
+    Distributions that have `n` points each are returned as they are. A SmallSampleWarning names those with fewer.
+
+    >>> D = Distributions(np.arange(130.0)[:, None], np.repeat(["a", "b"], [30, 100]))
+    >>> drawn = with_equal_points(D, 20)
+    >>> drawn.sizes.tolist(), with_equal_points(drawn, 20) is drawn
+    ([20, 20], True)
+    """
+    if n is None:
+        return D
+    D = D.with_mass()
+    sizes = np.floor(D.effective_sizes + 1e-6)
+    small = np.flatnonzero(sizes < n)
+    if small.size and warn:
+        warnings.warn(SmallSampleWarning([D.names[d] for d in small], n), stacklevel=stacklevel + 1)
+    return D if np.all(sizes <= n) else D.equalize(n, random_state=random_state)
 
 
 def as_distributions(X: Any) -> Distributions:

@@ -198,7 +198,7 @@ def test_labels_of_the_wrong_length_are_refused():
 
 
 def test_other_features_than_those_it_was_fitted_to_are_refused():
-    fitted = classifier(metric="euclidean").fit(D, y)
+    fitted = classifier(metric="euclidean", n_points=None).fit(D, y)
     with pytest.raises(ValueError, match="3 features"):
         fitted.predict(Distributions(np.zeros((2, 3)), [0, 1]))
     with pytest.raises(ValueError, match="other names or in another order"):

@@ -12,6 +12,7 @@ from sklearn.metrics import (
     adjusted_rand_score,
     balanced_accuracy_score,
     f1_score,
+    log_loss,
     mutual_info_score,
     roc_auc_score,
     silhouette_score,
@@ -159,6 +160,7 @@ def test_scores_are_those_of_scikit_learn(n_classes, seed):
         "balanced_accuracy": balanced_accuracy_score(y, guess),
         "macro_f1": f1_score(y, guess, average="macro"),
         "roc_auc": roc_auc_score(y, **auc),
+        "log_probability": -log_loss(y, chances),
     }
     found = scores(y, chances, classes)
     assert found.keys() == expected.keys()
@@ -173,6 +175,7 @@ def test_by_hand():
         "balanced_accuracy": 0.75,
         "macro_f1": pytest.approx((4 / 5 + 2 / 3) / 2),
         "roc_auc": 1.0,
+        "log_probability": pytest.approx(np.log([0.9, 0.4, 0.8, 0.7]).mean()),
     }
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from .._internal.tables import without_nan
 from .options import (
     add_cell_type,
     add_cells,
@@ -55,7 +56,7 @@ def add(commands: Any) -> None:
                          help="labels that are text, from low to high, e.g. mild,moderate,severe; they are then "
                          "ordered")  # fmt: skip
     command.add_argument("--learner", choices=("ensemble", "single"),
-                         help="ensemble: members trained on parts of the patients, scored on held-out ones; single: the "
+                         help="ensemble: members trained on parts of the patients; single: the "
                          "published method on all samples (ensemble, or single where --components, --strength, "
                          "--checkpoint or --resample ask for it)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
@@ -141,6 +142,7 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "features": entry["features"],
         "n_samples": samples.n_obs,
         "labels": _label_counts(entry),
+        "cell_numbers": without_nan({name: plain(value) for name, value in entry["cell_numbers"].items()}),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
         "seconds": round(learned, 3),
@@ -198,6 +200,7 @@ def summary(findings: dict[str, Any]) -> str:
     facts = {
         "learned from": f"{findings['n_samples']} samples ({label_counts(findings['labels'])}), "
         f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",
+        "cell numbers": findings["cell_numbers"]["text"],
         "features": findings["features"]["text"],
         **(_of_ensemble(findings) if "held_out" in findings else _of_epochs(findings)),
         "most important": ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items()),

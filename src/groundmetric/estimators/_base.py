@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._internal.types import DistributionsLike, Estimator, PointsLike
 from .._internal.validation import check_number
 from ..distances import kneighbors, pairwise_distances
-from ..distributions import Distributions, as_distributions
+from ..distributions import Distributions, as_distributions, resolve_n_points, with_equal_points
 from ..metrics.base import GroundMetric
 
 
@@ -24,6 +24,9 @@ class GroundMetricMethod:
         self, A: DistributionsLike, B: DistributionsLike | None = None, *, n_jobs: int | None = None
     ) -> np.ndarray:
         """Exact Wasserstein distances between the distributions of A and of B (or among those of A).
+
+        All points are used: distances grow as distributions have fewer points. Where their numbers differ, give
+        ``A.equalize()``.
 
         Parameters
         ----------
@@ -116,17 +119,19 @@ class NearestDistributions(BaseEstimator):
         *,
         metric: GroundMetric | str | Estimator = "euclidean",
         weights: str = "distance",
+        n_points: int | str | None = "equal",
         n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.weights = weights
+        self.n_points = n_points
         self.n_jobs = n_jobs
 
     def kneighbors(
         self, X: DistributionsLike | None = None, n_neighbors: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Distances and positions of the nearest training distributions.
+        """Distances and positions of the nearest training distributions, by `n_points` points of each.
 
         Parameters
         ----------
@@ -145,7 +150,10 @@ class NearestDistributions(BaseEstimator):
         """
         check_is_fitted(self, "metric_")
         count = self.n_neighbors if n_neighbors is None else n_neighbors
-        query, among = (self._train, None) if X is None else (as_distributions(X), self._train)
+        if X is None:
+            query, among = self._train, None
+        else:
+            query, among = with_equal_points(as_distributions(X), self.n_points_), self._train
         return kneighbors(query, among, count, self.metric_, n_jobs=self.n_jobs)
 
     def _keep(self, D: Distributions, labels: Any, strata: Any) -> None:
@@ -154,6 +162,7 @@ class NearestDistributions(BaseEstimator):
         if self.n_neighbors > len(D):
             raise ValueError(f"n_neighbors is {self.n_neighbors}, but there are only {len(D)} distributions")
         check_weights(self.weights)
+        self.n_points_ = resolve_n_points(self.n_points, D)
         if hasattr(self.metric, "fit"):
             more = {} if strata is None else {"strata": strata}
             self.metric_ = clone(self.metric).fit(D, labels, **more).metric_
@@ -163,5 +172,5 @@ class NearestDistributions(BaseEstimator):
             self.metric_ = self.metric
         if isinstance(self.metric_, GroundMetric):
             self.metric_.check_fit(D)
-        self._train = D
+        self._train = with_equal_points(D, self.n_points_, stacklevel=3)
         self.n_features_in_ = D.shape[1]

@@ -35,6 +35,11 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
     class_weight : {None, "balanced"}, default=None
         "balanced" divides the votes for a class by its number of training distributions, so that a rare class is
         found as easily as a common one, as balanced accuracy rewards.
+    n_points : "equal", int or None, default="equal"
+        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`), the same
+        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points, so
+        that distributions of different sizes differ for this reason alone. "equal": `Distributions.common_size` of the
+        training distributions; None: all points, with this bias.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
 
@@ -44,6 +49,8 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         Classes in sorted order.
     metric_ : GroundMetric or str
         Metric between points: the learned one where `metric` is a learner.
+    n_points_ : int or None
+        Number of points of each distribution that are compared; None: all.
     n_features_in_ : int
         Number of features of the points.
 
@@ -64,9 +71,10 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         metric: GroundMetric | str | Estimator = "euclidean",
         weights: str = "distance",
         class_weight: str | None = None,
+        n_points: int | str | None = "equal",
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(n_neighbors, metric=metric, weights=weights, n_jobs=n_jobs)
+        super().__init__(n_neighbors, metric=metric, weights=weights, n_points=n_points, n_jobs=n_jobs)
         self.class_weight = class_weight
 
     def fit(

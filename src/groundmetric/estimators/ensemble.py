@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._internal.keyed import resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import ParameterError, Roll, aligned, check_labels, check_number, refuse_mask
-from ..distributions import Distributions, gathered, named_rows
+from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
 from ..metrics.base import GroundMetric
 from ..supervision.labels import read_labels, read_strata
@@ -23,10 +24,6 @@ from ._base import GroundMetricMethod
 from .learner import refine_weights
 
 TARGETS = ("classes", "ordered", "survival")
-
-
-class SmallSampleWarning(UserWarning):
-    """Some distributions have fewer points than the number that all are compared with."""
 
 
 def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
@@ -357,6 +354,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         squares = [member.squares(geometry.n_features) for member in self.members_]
         self.importances_ = np.array(squares).reshape(-1, geometry.n_features)
         self.small_ = [geometry.names[d] for d in geometry.description.small]
+        if self.small_:
+            warnings.warn(SmallSampleWarning(self.small_, geometry.scaling.n_points), stacklevel=4)
 
     def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
         tags = super().__sklearn_tags__()

@@ -6,7 +6,6 @@ most of that freedom, and where the signal is among them, what is learned there 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -16,6 +15,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from .._internal.muted import muted
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..learning.penalties import has_vanished
@@ -234,8 +234,7 @@ def fit_and_vote(
 ) -> tuple[GroundMetric | None, Voted | None]:
     """The metric that a setting learns from the training side of a split, and the votes on the other, if any."""
     train, test = split
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # e.g. a penalty that leaves nothing: what is kept is fitted again
+    with muted(UserWarning):  # e.g. of a penalty that leaves nothing: the chosen setting is fitted again
         metric = learn(learner, setting, epochs, D[train], codes[train], projection, seed)
     return metric, None if metric is None else vote(metric, D, codes, train, test)
 
@@ -253,8 +252,7 @@ def learn(
     fresh = clone(learner).set_params(
         margin=setting.margin, strength=setting.strength, max_epochs=epochs, random_state=seed, verbose=0
     )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(a|the) penalty", ConvergenceWarning)  # of a metric that is left out
+    with muted(ConvergenceWarning, "(a|the) penalty"):  # of a metric that is left out
         metric = fit_in(projection, fresh, D, codes)
     return None if has_vanished(fresh.history_, setting.margin, setting.strength) else of_unit_spread(metric, D)
 

@@ -17,9 +17,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._internal.executor import InterruptedWarning, Threads, progress_bar
+from .._internal.keyed import resolve_seed
 from .._internal.types import DistributionsLike, FilePath, LabelsLike, RandomState
 from .._internal.validation import Roll, aligned, refuse_groups, refuse_mask
-from ..distributions import Distributions, gathered, named_rows
+from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.model import DiagonalModel, LinearModel, Model
 from ..learning.options import (
@@ -114,6 +115,10 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     solver : Exact or None, default=None
         Solver of `groundmetric.transport`: `max_pivots` limits the simplex steps per pair (a warning says if the limit
         was reached), `memory` the megabytes of bases from which the next solves of the same pairs start warm.
+    n_points : "equal", int or None, default="equal"
+        Number of points of each distribution to learn from, drawn at random (`Distributions.equalize`): Wasserstein
+        distances grow as distributions have fewer points, and a metric would be learned from their numbers. "equal":
+        `Distributions.common_size`; None: all points, with this bias. Points from `fresh` are drawn likewise.
     nuisance : float, default=1.0
         Weight of a penalty on the share of the variance between distributions that `strata` explain beyond the labels;
         without `strata` it has no effect.
@@ -182,6 +187,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         class_weight: str | None = None,
         stopping: EarlyStopping | None = None,
         solver: Exact | None = None,
+        n_points: int | str | None = "equal",
         nuisance: float = 1.0,
         checkpoint: Checkpoint | FilePath | None = None,
         n_jobs: int | None = None,
@@ -204,6 +210,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         self.class_weight = class_weight
         self.stopping = stopping
         self.solver = solver
+        self.n_points = n_points
         self.nuisance = nuisance
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
@@ -260,6 +267,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         """Fit without warnings; return the run, the supervision, and which distributions were held out."""
         self._check_fresh(X, fresh)
         D, known = self._check_data(X, y, samples, strata)
+        D, fresh = self._with_equal_points(D, fresh)
         D, raw = self._map(D), D
         settings = check_settings(self, D.shape[1])
         random = check_random_state(self.random_state)
@@ -301,6 +309,20 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
+
+    def _with_equal_points(self, D: Distributions, fresh: Fresh | None) -> tuple[Distributions, Fresh | None]:
+        """Draw the same number of points from all distributions, of fresh points as well."""
+        n = resolve_n_points(self.n_points, D)
+        if n is None:
+            return D, fresh
+        if fresh is None and np.all(D.effective_sizes <= n):  # no draw that needs a seed
+            return with_equal_points(D, n, stacklevel=4), fresh
+        # A generator is advanced by this; a seed gives the same draws in every fit, and after a checkpoint.
+        seed = resolve_seed(self.random_state)
+        drawn = with_equal_points(D, n, random_state=seed, stacklevel=4)
+        if fresh is None:
+            return drawn, None
+        return drawn, lambda epochs: with_equal_points(fresh(epochs), n, random_state=seed, warn=False)
 
     def _check_fresh(self, X: Any, fresh: Any) -> None:
         """Fresh points can be learned from if they are used as they come."""
@@ -402,6 +424,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
         form, share = resolve_form(self.form).form, resolve_stopping(self.stopping).validation_fraction
         seed = self.random_state if isinstance(self.random_state, numbers.Integral) else None
         more = [form, self.cost, share, self.class_weight, seed, *["fresh points"] * (fresh is not None)]
+        more += [] if fresh is None else [self.n_points]  # without fresh points, the draw is part of the data
         belongs_to = belonging(training.D, training.known, [asdict(training.settings), *more])
         return Saving(Checkpoints(checkpoint.path, float(checkpoint.every), belongs_to))
 
@@ -466,7 +489,13 @@ def refine_weights(
     # Weights of standardised features are as large as those that learning starts from by default.
     first = start * (np.sqrt(start.size) / 16.0 / np.linalg.norm(start))
     learner = GroundMetricLearner(
-        form="diagonal", init=first, strength=0.01, max_epochs=max_epochs, random_state=seed, target=target
+        form="diagonal",
+        init=first,
+        strength=0.01,
+        max_epochs=max_epochs,
+        n_points=None,
+        random_state=seed,
+        target=target,
     )
     if learner._train(D, y, strata=strata)[0].interrupted:
         raise KeyboardInterrupt

@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from .._internal.files import Damaged
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import ParameterError, aligned, label_array, real_array
-from ..distributions import Distributions
+from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import io
 from ..ensemble.predictor import Predictor
 from ..ensemble.targets import Classes
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
-from .ensemble import GroundMetricEnsemble, SmallSampleWarning, checked_distributions, ordered_values
+from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
 
 # A new distribution is unfamiliar if its nearest training distribution is more than this many times as far as the
 # nearest neighbour of any training distribution.
@@ -200,24 +200,18 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
 
     def _predict(self, X: Any) -> np.ndarray:
         predicted, D = self._predict_all(X)
-        for warned, text, category in (
-            (
-                predicted.far,
-                f"farther from all training distributions than {_FAR:g} times the farthest of these: predictions for "
-                "them are extrapolations; check their scale and quality, or train on similar ones",
+        if predicted.far.any():
+            name = D.names[int(np.argmax(predicted.far))]
+            warnings.warn(
+                f"{int(predicted.far.sum())} of {len(D)} distributions (e.g. {name!r}) are farther from all training "
+                f"distributions than {_FAR:g} times the farthest of these: predictions for them are extrapolations; "
+                "check their scale and quality, or train on similar ones",
                 UnfamiliarWarning,
-            ),
-            (
-                predicted.small,
-                f"smaller than the {self.predictor_.scalings[''].n_points} points that distributions are compared "
-                "by, which biases their distances upwards: predict for distributions with more points",
-                SmallSampleWarning,
-            ),
-        ):
-            if warned.any():
-                name = D.names[int(np.argmax(warned))]
-                message = f"{int(warned.sum())} of {len(D)} distributions (e.g. {name!r}) are {text}"
-                warnings.warn(message, category, stacklevel=4)
+                stacklevel=4,
+            )
+        if predicted.small.any():
+            names = [D.names[d] for d in np.flatnonzero(predicted.small)]
+            warnings.warn(SmallSampleWarning(names, self.predictor_.scalings[""].n_points), stacklevel=4)
         return predicted.values
 
     def _predict_all(self, X: Any) -> tuple[Predicted, Distributions]:

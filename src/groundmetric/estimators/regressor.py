@@ -29,6 +29,11 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     weights : {"distance", "uniform"}, default="distance"
         Neighbours count by one over the distance, or equally. With "distance", only neighbours at distance 0 count
         where there are any.
+    n_points : "equal", int or None, default="equal"
+        Number of points of each distribution that are compared, drawn at random (`Distributions.equalize`), the same
+        for training and new distributions: empirical Wasserstein distances grow as distributions have fewer points, so
+        that distributions of different sizes differ for this reason alone. "equal": `Distributions.common_size` of the
+        training distributions; None: all points, with this bias.
     n_jobs : int or None, default=None
         Number of threads of the neighbour search; None means one, -1 one per core.
 
@@ -36,6 +41,8 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
     ----------
     metric_ : GroundMetric or str
         Metric between points: the learned one where `metric` is a learner.
+    n_points_ : int or None
+        Number of points of each distribution that are compared; None: all.
     n_features_in_ : int
         Number of features of the points.
 

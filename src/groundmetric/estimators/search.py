@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from .._internal.executor import progress_bar
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number
-from ..distributions import Distributions, as_distributions
+from ..distributions import Distributions, as_distributions, resolve_n_points, with_equal_points
 from ..learning.options import resolve_form
 from ..metrics.average import average_metric, reference_metric
 from ..metrics.base import Cost, GroundMetric
@@ -177,6 +177,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
         random = check_random_state(self.random_state)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         seed = int(random.randint(2**31))
+        D = with_equal_points(D, resolve_n_points(self.learner_.n_points, D), random_state=seed, stacklevel=3)
         splits = self._splits(labels, groups, seed)
         settings = self._search(D, codes, splits, seed)
         metrics = self._refit(D, codes, settings, seed)

@@ -12,14 +12,13 @@ from .compare import compare
 from .permutation import PermutationTest, permutation_test
 from .results import Comparison
 from .scores import cluster_distributions, cluster_points, cluster_scores, concordance_index, scores, vote
+from .sizes import SizeAssociation, size_association
 from .spare import MeasuredScore, SpareScores, out_of_fold_distances, spare
 from .statistics import (
     Difference,
     Estimate,
-    bootstrap,
     corrected_t,
     holm,
-    paired_bootstrap,
     paired_t,
     resample,
     wilson,
@@ -31,8 +30,8 @@ __all__ = [
     "Estimate",
     "MeasuredScore",
     "PermutationTest",
+    "SizeAssociation",
     "SpareScores",
-    "bootstrap",
     "cluster_distributions",
     "cluster_points",
     "cluster_scores",
@@ -44,12 +43,12 @@ __all__ = [
     "leave_one_group_out",
     "leave_one_out",
     "out_of_fold_distances",
-    "paired_bootstrap",
     "paired_t",
     "permutation_test",
     "resample",
     "scores",
     "shuffled",
+    "size_association",
     "spare",
     "vote",
     "wilson",

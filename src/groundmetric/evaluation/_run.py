@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from .._internal.executor import InterruptedWarning
 from .._internal.validation import Roll, check_class_weight, check_number
-from ..distributions import Distributions
+from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights, class_shares
 from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of
 from .scores import (
@@ -44,17 +44,23 @@ class Protocol:
     clustering: str | None = None
     only: Mapping[str, Any] | None = None
     class_weight: str | None = None
+    n_points: int | str | None = "equal"
 
     def check(self, D: Distributions) -> None:
         check_weights(self.weights)
         check_class_weight(self.class_weight)
         check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
         check_number("n_point_neighbors", self.n_point_neighbors, low=1, whole=True)
+        resolve_n_points(self.n_points, D)
         if self.max_points is not None:
             check_number("max_points", self.max_points, low=2, whole=True)
         if self.clustering not in (None, "test", "all"):
             raise ValueError(f"clustering is {self.clustering!r}: expected None, 'test' or 'all'")
         chosen_points(D, self.only)
+
+    def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
+        """Return a part of a cohort with equal numbers of points, as distances between distributions are compared."""
+        return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
 
     def among(self, codes: np.ndarray) -> np.ndarray | None:
         """The classes by whose numbers votes are divided, where they are to be balanced."""
@@ -146,7 +152,7 @@ def fit_and_score(
     fitted = fit(method, known, cohort, train)
     clock.lap("fit")
     codes = encode(cohort.labels, cohort.classes)
-    probabilities = predict(fitted, known, codes[train], unknown, cohort.classes, protocol)
+    probabilities = predict(fitted, known, codes[train], unknown, cohort, protocol)
     result.probabilities = probabilities.tolist()
     result.scores["distributions"] = _plain(score_codes(codes[test], probabilities))
     clock.lap("predict")
@@ -155,7 +161,7 @@ def fit_and_score(
         clock.lap("points")
     if protocol.clustering is not None:
         chosen = test if protocol.clustering == "test" else np.arange(len(cohort.D))
-        _score_clusters(fitted, cohort.D[chosen], cohort.labels[chosen], protocol, result)
+        _score_clusters(fitted, cohort.D[chosen], cohort.labels[chosen], cohort, protocol, result)
         clock.lap("clustering")
 
 
@@ -171,11 +177,16 @@ def predict(
     known: Distributions,
     codes: np.ndarray,
     unknown: Distributions,
-    classes: np.ndarray,
+    cohort: Cohort,
     protocol: Protocol,
 ) -> np.ndarray:
-    """Probability of each class: the method's own where it is a classifier, else votes of the nearest distributions."""
+    """Probability of each class: the method's own where it is a classifier, else votes of the nearest distributions.
+
+    Votes use equal numbers of points: distances grow as distributions have fewer points, whatever the method.
+    """
+    classes = cohort.classes
     if not hasattr(fitted, "predict_proba"):
+        known, unknown = protocol.equal(known, cohort.D), protocol.equal(unknown, cohort.D)
         nearest, indices = nearest_distributions(fitted, known, unknown, protocol.n_neighbors)
         return class_shares(nearest, codes[indices], classes.size, protocol.weights, among=protocol.among(codes))
     own = np.asarray(fitted.predict_proba(unknown), dtype=np.float64)
@@ -218,9 +229,11 @@ def _points(D: Distributions, most: int | None) -> tuple[Any, np.ndarray]:
     return D.points[rows], owner[rows]
 
 
-def _score_clusters(fitted: Any, D: Distributions, labels: np.ndarray, protocol: Protocol, result: Result) -> None:
+def _score_clusters(
+    fitted: Any, D: Distributions, labels: np.ndarray, cohort: Cohort, protocol: Protocol, result: Result
+) -> None:
     if hasattr(fitted, "distances"):
-        result.scores["clusters"] = cluster_distributions(fitted, D, labels)
+        result.scores["clusters"] = cluster_distributions(fitted, protocol.equal(D, cohort.D), labels)
     if protocol.points and hasattr(fitted, "point_distances"):
         most = {} if protocol.max_points is None else {"max_points": protocol.max_points}
         result.scores["point clusters"] = cluster_points(fitted, D, labels, only=protocol.only, **most)
@@ -313,9 +326,9 @@ class Procedure:
 
     def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:
         """Of the test part of a split, which is number `at`."""
-        known = self.D[train]
-        fitted = fit(self.method, known, Cohort(self.D, self.classes[codes], self.classes, self.groups), train)
-        return predict(fitted, known, codes[train], self.D[test], self.classes, self.protocol)
+        known, cohort = self.D[train], Cohort(self.D, self.classes[codes], self.classes, self.groups)
+        fitted = fit(self.method, known, cohort, train)
+        return predict(fitted, known, codes[train], self.D[test], cohort, self.protocol)
 
 
 @dataclass(frozen=True)
@@ -330,9 +343,9 @@ class SharedProcedure(Procedure):
         cohort = Cohort(procedure.D, procedure.classes[codes], procedure.classes, procedure.groups)
         neighbors = []
         for train, test in procedure.splitting(codes):
-            known = procedure.D[train]
-            fitted = fit(procedure.method, known, cohort, train)
-            neighbors.append(nearest_distributions(fitted, known, procedure.D[test], procedure.protocol.n_neighbors))
+            fitted = fit(procedure.method, procedure.D[train], cohort, train)
+            known, unknown = (procedure.protocol.equal(procedure.D[part], procedure.D) for part in (train, test))
+            neighbors.append(nearest_distributions(fitted, known, unknown, procedure.protocol.n_neighbors))
         return cls(**vars(procedure), neighbors=neighbors)
 
     def probabilities(self, codes: np.ndarray, at: int, train: np.ndarray, test: np.ndarray) -> np.ndarray:

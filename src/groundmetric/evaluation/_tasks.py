@@ -291,14 +291,15 @@ def _as_tight(limit: float | None, before: float | None) -> bool:
 
 
 def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
-    """Changes whenever the data, the labels, the groups or the protocol do."""
+    """Changes whenever the data, the names, the labels, the groups or the protocol do."""
     D = cohort.D
     points = D.points
     arrays = (points.data, points.indices, points.indptr) if sparse.issparse(points) else (points,)
     parts = [np.asarray(array) for array in (*arrays, D.bounds, D.weights, cohort.labels)]
     groups = None if cohort.groups is None else list(cohort.groups)
     annotations = {key: np.asarray(values) for key, values in D.annotations.items()} if protocol.only else {}
-    return joblib.hash([__version__, parts, D.features, annotations, groups, asdict(protocol)])
+    names = [str(name) for name in D.names]  # equal numbers of points are drawn by name
+    return joblib.hash([__version__, parts, names, D.features, annotations, groups, asdict(protocol)])
 
 
 def key_of(method: Any, train: np.ndarray, test: np.ndarray, data: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from .._internal.executor import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_labels
-from ..distributions import as_distributions
+from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
 from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
 from ._run import ERROR, Cohort, Protocol, Result
 from ._tasks import ResultCache, Task, Workers, check_limits
@@ -35,6 +35,7 @@ def compare(
     class_weight: str | None = None,
     points: bool = True,
     max_points: int | None = None,
+    n_points: int | str | None = "equal",
     clustering: str | None = None,
     only: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
@@ -82,6 +83,11 @@ def compare(
     max_points : int or None, default=None
         Of more points in a training or test part, so many are drawn for the scores of points; None: all, and 4000 for
         clusters of points.
+    n_points : "equal", int or None, default="equal"
+        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
+        distributions are compared: distances grow as distributions have fewer points, so that classes whose numbers of
+        points differ would be told apart without any other difference. "equal": `Distributions.common_size` of the
+        cohort; None: all points, with this bias. Methods that have `predict_proba` get all points.
     clustering : {None, "test", "all"}, default=None
         "test" clusters the test part of each split, "all" all distributions, the training part included (as the paper
         does); None: nothing is clustered.
@@ -121,13 +127,19 @@ def compare(
     _check_methods(methods)
     splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.roll)
     check_splits(splits, labels, groups)
-    protocol = Protocol(n_neighbors, n_point_neighbors, weights, points, max_points, clustering, only, class_weight)
+    protocol = Protocol(
+        n_neighbors, n_point_neighbors, weights, points, max_points, clustering, only, class_weight, n_points
+    )
     protocol.check(D)
     check_limits(time_limit, memory_limit)
     cohort = Cohort(D, labels, np.unique(labels), groups)
     notes = _too_few_voters(cohort, splits, protocol)
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
+    small = _small_samples(D, protocol)
+    if small is not None:
+        warnings.warn(small, stacklevel=2)
+        notes.append(str(small))
 
     cache = ResultCache(resume, cohort, protocol, methods, time_limit, memory_limit)
     tasks = [Task(name, at, methods[name], *split) for at, split in enumerate(splits) for name in methods]
@@ -202,6 +214,13 @@ def _too_few_voters(cohort: Cohort, splits: list[Split], protocol: Protocol) -> 
             "them vote"
         )
     return notes
+
+
+def _small_samples(D: Distributions, protocol: Protocol) -> SmallSampleWarning | None:
+    """Return a warning that names the distributions with fewer points than distances are compared by."""
+    n, D = resolve_n_points(protocol.n_points, D), D.with_mass()
+    small = [] if n is None else [D.names[d] for d in np.flatnonzero(np.floor(D.effective_sizes + 1e-6) < n)]
+    return SmallSampleWarning(small, n) if n is not None and small else None
 
 
 def _rehearse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,17 @@ import numpy as np
 from .._internal import tables
 from .._internal.tables import without_nan
 from ..supervision.splits import Split, number_groups, rounds_of
-from . import statistics
+from . import intervals, statistics
 from ._run import OK, Protocol, Result, pooled, split_scores
+from .intervals import Predictions
 from .scores import CLUSTERING, SCORES, encode
 from .statistics import (
     Difference,
     Estimate,
-    bootstrap,
-    clipped,
     corrected_t,
     format_difference,
     format_estimate,
-    n_units,
-    paired_bootstrap,
     paired_t,
-    sure_as,
-    wilson,
 )
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
@@ -37,17 +32,20 @@ _TITLES = {
     "distributions": "Distributions", "points": "Points",
     "clusters": "Clusters of distributions", "point clusters": "Clusters of points",
 }  # fmt: skip
-_NAMES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "adjusted_rand": "adjusted Rand", "n_clusters": "clusters"}
+_NAMES = {
+    "macro_f1": "macro F1", "roc_auc": "ROC AUC", "log_probability": "log-probability",
+    "adjusted_rand": "adjusted Rand", "n_clusters": "clusters",
+}  # fmt: skip
 
 
 @dataclass(repr=False)
 class Comparison:
     """Comparison of methods on the same splits: scores, differences and predictions, as `compare` returns them.
 
-    Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions with a bootstrap
-    interval over distributions, or over outer groups where there are some; otherwise means over splits with the
-    corrected resampled t interval. Where nothing varies (all predictions right), the interval is Wilson's, for as many
-    units as there are distributions or outer groups. See `groundmetric.evaluation.statistics`.
+    Where test parts make up the cohort (folds, leave one out), scores are those of pooled predictions, otherwise means
+    over splits. The 95 % intervals cover the score, on new patients of the same population, of the method trained on
+    cohorts of the size of the training parts; patients are the outer groups, or the distributions where there are no
+    groups. See `groundmetric.evaluation.intervals`.
 
     Parameters
     ----------
@@ -131,7 +129,8 @@ class Comparison:
         Parameters
         ----------
         score : str, default="balanced_accuracy"
-            "accuracy", "balanced_accuracy", "macro_f1" or "roc_auc"; of clusters, a key of `cluster_scores`.
+            "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" or "log_probability"; of clusters, a key of
+            `cluster_scores`.
         level : {"distributions", "points", "clusters", "point clusters"}, default="distributions"
             What is scored.
 
@@ -157,19 +156,17 @@ class Comparison:
         -------
         Estimate
             The score. There is no interval for clusters (unless they are of the test parts of shuffled splits), for the
-            number of clusters, and for the ROC AUC of points where predictions are pooled.
+            number of clusters, and for the ROC AUC and the log-probability of points where predictions are pooled.
         """
         self._check(score, level, method)
-        scores = split_scores(self.results[method], score, level)
-        plain = corrected_t(scores, self._test_share)
-        if not self._has_interval(level) or score == "n_clusters":
-            return Estimate(plain.value, plain.sd, np.nan, np.nan, "")
-        if self.rounds is None:
-            return self._with_width(clipped(plain, 0.0, 1.0), score, method) if score in SCORES else plain
-        estimate = bootstrap(self._pooled(method, score, level), self._draws, sd=plain.sd)
-        if np.isfinite(estimate.value):
-            return self._with_width(estimate, score, method)
-        return Estimate(plain.value, plain.sd, np.nan, np.nan, "")  # the AUC of points is not pooled
+        plain = corrected_t(split_scores(self.results[method], score, level), self._test_share)
+        if not self._is_counted(score, level):
+            return plain if self._varies(score, level) else Estimate(plain.value, plain.sd, np.nan, np.nan, "")
+        value = plain.value if self.rounds is None else self._pooled_score(method, score, level)
+        predictions = self._predictions(method, level)
+        if not np.isfinite(value) or not predictions.several_units:
+            return Estimate(value, plain.sd, np.nan, np.nan, "")
+        return Estimate(value, plain.sd, *intervals.interval(predictions, score, value), "Wilson")
 
     def difference(
         self, one: str, other: str, score: str = "balanced_accuracy", level: str = "distributions"
@@ -186,22 +183,25 @@ class Comparison:
         Returns
         -------
         Difference
-            Score of `one` less that of `other`, with its interval and p-value. The latter is never below that of a sign
-            test in which all distributions (or outer groups) agree.
+            Score of `one` less that of `other`, with its interval, and the p-value of the hypothesis that both methods
+            have the same score on new patients.
         """
         self._check(score, level, one, other)
         first, second = (split_scores(self.results[method], score, level) for method in (one, other))
         plain = paired_t(first, second, self._test_share)
-        if not self._has_interval(level):
-            return Difference(plain.value, np.nan, np.nan, np.nan, "")
-        n = self._n_units(score, one, other)
-        if self.rounds is None:
-            return sure_as(clipped(plain, -1.0, 1.0), n) if score in SCORES else plain
+        if not self._is_counted(score, level):
+            return plain if self._varies(score, level) else Difference(plain.value, np.nan, np.nan, np.nan, "")
         ran = [a.status == b.status == OK for a, b in zip(self.results[one], self.results[other], strict=True)]
-        found = paired_bootstrap(
-            self._pooled(one, score, level, ran), self._pooled(other, score, level, ran), self._draws
-        )
-        return sure_as(found, n) if np.isfinite(found.value) else Difference(plain.value, np.nan, np.nan, np.nan, "")
+        parts = self._predictions(one, level, ran), self._predictions(other, level, ran)
+        if self.rounds is None:
+            defined = np.isfinite(first - second)
+            values = (first[defined].mean(), second[defined].mean()) if defined.any() else (np.nan, np.nan)
+        else:
+            values = self._pooled_score(one, score, level, ran), self._pooled_score(other, score, level, ran)
+        value = float(values[0] - values[1])
+        if not np.isfinite(value) or not parts[0].several_units:
+            return Difference(value, np.nan, np.nan, np.nan, "")
+        return Difference(value, *intervals.difference(parts[0], parts[1], score, values), "Wilson")
 
     def against(
         self, reference: str | None = None, score: str = "balanced_accuracy", level: str = "distributions"
@@ -361,11 +361,14 @@ class Comparison:
             if method not in self.results:
                 raise ValueError(f"no method is called {method!r}: there are {self.methods}")
 
-    def _has_interval(self, level: str) -> bool:
-        """Clusters of everybody do not vary with who is tested, and clusters of several folds are not pooled."""
-        if level in ("distributions", "points"):
-            return True
-        return self.rounds is None and self.protocol.clustering == "test"
+    def _is_counted(self, score: str, level: str) -> bool:
+        """Whether predictions are kept from which the score can be computed: of points, only numbers per class are."""
+        return level == "distributions" or (level == "points" and score not in ("roc_auc", "log_probability"))
+
+    def _varies(self, score: str, level: str) -> bool:
+        """Whether the scores of splits have an interval: shuffled splits, and clusters of their test parts."""
+        clusters = level not in ("distributions", "points")
+        return self.rounds is None and (not clusters or self.protocol.clustering == "test") and score != "n_clusters"
 
     @property
     def _test_share(self) -> float:
@@ -381,32 +384,34 @@ class Comparison:
         units = number_groups(self.groups, len(self.labels))
         return np.arange(len(self.labels)) if units is None else units
 
-    @functools.cached_property
-    def _draws(self) -> np.ndarray:
-        return statistics.resample(self._units, self._codes)
+    def _predictions(self, method: str, level: str, ran: list[bool] | None = None) -> Predictions:
+        """Predictions of a method in each round (of shuffled splits: in each split), of the splits that are chosen."""
+        rounds = np.arange(len(self.splits)) if self.rounds is None else self.rounds
+        shape = (int(rounds.max()) + 1, len(self.labels), len(self.classes))
+        counts, probabilities = np.zeros(shape), np.zeros(shape)
+        chosen = [True] * len(self.splits) if ran is None else ran
+        for (_, test), at, result, use in zip(self.splits, rounds, self.results[method], chosen, strict=True):
+            if not use or result.status != OK:
+                continue
+            if level == "points":
+                counts[at, test] = result.point_counts or 0.0
+            else:
+                probabilities[at, test] = result.probabilities
+                counts[at, test, probabilities[at, test].argmax(axis=1)] = 1.0
+        share = float(np.mean([np.unique(self._units[test]).size for _, test in self.splits])) / self._n_units
+        return Predictions(self._codes, self._units, counts, probabilities if level == "distributions" else None, share)
 
-    def _n_units(self, score: str, *methods: str) -> float:
-        """Effective number of units that all these methods were tested on; but for accuracy, classes count the same."""
-        weights = np.zeros(len(self.labels))
-        for at, (_, test) in enumerate(self.splits):
-            if all(self.results[method][at].status == OK for method in methods):
-                weights[test] = 1.0
-        if score != "accuracy":
-            weights /= np.maximum(np.bincount(self._codes, weights), 1.0)[self._codes]
-        return n_units(self._units, weights)
+    @property
+    def _n_units(self) -> int:
+        return int(self._units.max()) + 1
 
-    def _with_width(self, estimate: Estimate, score: str, method: str) -> Estimate:
-        """Wilson's interval where the score was the same in every split or draw."""
-        if estimate.low != estimate.high:  # NaN included: not known
-            return estimate
-        return replace(wilson(estimate.value, self._n_units(score, method)), sd=estimate.sd)
-
-    def _pooled(self, method: str, score: str, level: str, counted: list[bool] | None = None) -> statistics.Statistic:
-        """A method's pooled score as a function of weights; splits that are not counted are as if they had failed."""
+    def _pooled_score(self, method: str, score: str, level: str, ran: list[bool] | None = None) -> float:
+        """Score of the pooled predictions of a method, over the splits that are chosen."""
         assert self.rounds is not None
-        chosen = [True] * len(self.splits) if counted is None else counted
+        chosen = [True] * len(self.splits) if ran is None else ran
         results = [r if c else Result("not counted") for r, c in zip(self.results[method], chosen, strict=True)]
-        return pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
+        statistic = pooled(self._codes, self.splits, self.rounds, results, score, level, len(self.classes))
+        return float(statistic(np.ones(len(self.labels))))
 
 
 def _counted(outcomes: list[str]) -> str:
@@ -457,13 +462,14 @@ def _how_to_read(comparison: Comparison) -> Iterable[str]:
     units = "distributions" if comparison.groups is None else "outer groups"
     yield f"k-NN {votes}, k = {protocol.n_neighbors} among distributions, {protocol.n_point_neighbors} among points"
     if comparison.rounds is None:
-        yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95 % interval by the corrected resampled t]"
+        yield f"mean ± SD over {len(comparison.splits)} shuffled splits [95 % interval]"
     else:
-        yield (
-            f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits "
-            f"[95 % interval by the bootstrap over {units}]"
-        )
-    yield f"where nothing varied, as where all are right, the interval is Wilson's for so many {units}"
+        yield f"score of the pooled predictions of {len(comparison.splits)} splits ± SD over splits [95 % interval]"
+    yield (
+        f"intervals cover the score on new {units} from the same population, of the method trained on cohorts of the "
+        f"size of the training parts (Wilson's interval for the effective number of {units}, widened because the "
+        "training parts are samples too)"
+    )
     for method, estimator in comparison.estimators.items():
         yield f"{method} is {estimator}"
 

@@ -19,7 +19,9 @@ from ..metrics.base import EuclideanMetric
 from ..supervision.survival import check_comparable, concordance, read_survival
 from ..transport.cohort import is_projection
 
-SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc")
+SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability")
+# Smaller probabilities count as this one in the log-probability, so that one wrong certainty does not decide the mean.
+LEAST_PROBABILITY = 1e-3
 CLUSTERING = ("mutual_information", "adjusted_rand", "variation_of_information", "silhouette", "n_clusters")
 # Entries of a block of distances between points: 64 MB, and as much again to find the nearest.
 _BLOCK = 1 << 23
@@ -36,7 +38,9 @@ def scores(
 
     Balanced accuracy is the mean recall of the classes that occur in `y`; macro F1 the mean over classes that occur in
     `y` or are predicted; ROC AUC the mean of each class against the rest, over classes that occur in `y` beside others.
-    What is not defined is NaN (the AUC of a single test distribution): pool the predictions of several splits then.
+    The log-probability is the mean logarithm of the probability of the true class; probabilities below 0.001 count as
+    0.001. What is not defined is NaN (the AUC of a single test distribution): pool the predictions of several splits
+    then.
 
     Parameters
     ----------
@@ -52,7 +56,7 @@ def scores(
     Returns
     -------
     dict of str to float
-        "accuracy", "balanced_accuracy", "macro_f1" and "roc_auc".
+        "accuracy", "balanced_accuracy", "macro_f1", "roc_auc" and "log_probability".
 
     Examples
     --------
@@ -113,7 +117,12 @@ def score_codes(codes: np.ndarray, probabilities: np.ndarray, weights: Any = Non
     weights = np.ones(codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
     counts = np.zeros_like(probabilities)
     counts[np.arange(codes.size), probabilities.argmax(axis=1)] = 1.0
-    return {**score_counts(codes, counts, weights), "roc_auc": _auc(codes, probabilities, weights)}
+    true = np.maximum(probabilities[np.arange(codes.size), codes], LEAST_PROBABILITY)
+    return {
+        **score_counts(codes, counts, weights),
+        "roc_auc": _auc(codes, probabilities, weights),
+        "log_probability": _ratio(weights @ np.log(true), weights.sum(axis=-1)),
+    }
 
 
 def score_counts(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -163,6 +172,23 @@ def _auc(codes: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> n
     return _mean(np.stack(areas, axis=-1))
 
 
+def auc_influence(codes: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Contribution of each item to the deviation of the AUC from its mean (placement values, DeLong et al. 1988)."""
+    influence, n_areas = np.zeros(codes.size), 0
+    for c in range(probabilities.shape[1]):
+        member = codes == c
+        inside, outside = np.sort(probabilities[member, c]), np.sort(probabilities[~member, c])
+        if not inside.size or not outside.size:
+            continue
+        value = probabilities[:, c]
+        below = 0.5 * (np.searchsorted(outside, value, "left") + np.searchsorted(outside, value, "right"))
+        above = inside.size - 0.5 * (np.searchsorted(inside, value, "left") + np.searchsorted(inside, value, "right"))
+        placement = np.where(member, below / outside.size, above / inside.size)
+        influence += (placement - placement[member].mean()) / np.where(member, inside.size, outside.size)
+        n_areas += 1
+    return influence / max(n_areas, 1)
+
+
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """NaN where there is nothing."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
@@ -193,7 +219,7 @@ def vote(
     distances : array-like of shape (n_items, n_labelled)
         Distance of each item to each labelled one.
     y : array-like of shape (n_labelled,)
-        Labels of the labelled items.
+        Labels of the labelled items; a Series or dict is matched by name to the columns of `distances`.
     classes : array-like of shape (n_classes,)
         The label of each column of the result.
     n_neighbors : int, default=5
@@ -215,7 +241,8 @@ def vote(
     """
     check_weights(weights)
     check_number("n_neighbors", n_neighbors, low=1, whole=True)
-    codes = encode(y, classes)
+    roll = Roll.of(distances.T if hasattr(distances, "T") else np.asarray(distances).T, items="columns of distances")
+    codes = encode(aligned(y, roll, "y"), classes)
     block = check_distances(distances, codes.size)
     nearest, indices = k_nearest(block, min(n_neighbors, codes.size))
     return class_shares(nearest, codes[indices], len(classes), weights)

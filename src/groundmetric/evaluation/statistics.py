@@ -1,23 +1,13 @@
-"""Confidence intervals of scores and of differences of scores.
+"""Estimates and differences of scores, the corrected resampled t, Wilson's interval, bootstrap draws, Holm's method.
 
-Two situations, two answers:
-
-- Shuffled splits, of which each gives a score, share most of their training data: the scores are not independent, and
-  the usual standard error is far too small. The corrected resampled t (Nadeau & Bengio 2003) widens it by the share of
-  test to training data: `corrected_t`, `paired_t`.
-- Folds, leave one out, leave one group out: every distribution is predicted once in each round, test parts may be too
-  small for a score of their own, and the score is that of the pooled predictions. What varies is who is in the cohort:
-  the bootstrap draws distributions anew (outer groups where there are some): `bootstrap`, `paired_bootstrap`. It holds
-  the predictions fixed, so it does not see that other training data would have given other ones.
-
-Neither says anything where nothing varies: of 12 patients who are all right, every split and every draw is right.
-There Wilson's interval for so many independent units (patients, not samples) takes their place: `wilson`, `n_units`.
+`groundmetric.evaluation.intervals` has the confidence intervals of cross-validated scores that `compare` reports.
+Scores of shuffled splits without predictions to count (clusters, the ROC AUC of points) have the corrected resampled t
+(Nadeau & Bengio 2003): such splits share most of their training data, and the usual standard error is too small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,8 +17,7 @@ from sklearn.utils import check_random_state
 
 from .._internal import tables
 from .._internal.types import RandomState
-
-Statistic = Callable[[np.ndarray], np.ndarray]
+from .intervals import wilson_ends
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,7 @@ class Estimate:
     low, high : float
         Lower and upper end of the confidence interval.
     how : str
-        Method of the interval: "corrected t", "bootstrap", "Wilson", or "" where none was computed.
+        Method of the interval: "Wilson" (see `intervals`), "corrected t", or "" where none was computed.
 
     Examples
     --------
@@ -74,7 +63,7 @@ class Difference:
     p : float
         Two-sided p-value of the hypothesis that both methods score the same.
     how : str
-        Method of the interval: "corrected t", "bootstrap", "Wilson", or "" where none was computed.
+        Method of the interval: "Wilson" (see `intervals`), "corrected t", or "" where none was computed.
 
     Examples
     --------
@@ -159,83 +148,6 @@ def paired_t(one: ArrayLike, other: ArrayLike, test_share: float, *, confidence:
     return Difference(mean, mean - reach * error, mean + reach * error, p, "corrected t")
 
 
-def bootstrap(statistic: Statistic, draws: np.ndarray, *, sd: float = np.nan, confidence: float = 0.95) -> Estimate:
-    """A score of pooled predictions with its percentile interval, widened to the score where that is outside.
-
-    Parameters
-    ----------
-    statistic : callable
-        Score as a function of weights of shape (..., n_distributions), which say how often each distribution counts;
-        its result has shape (...).
-    draws : array of shape (n_draws, n_distributions)
-        Weights of the bootstrap draws, from `resample`.
-    sd : float, default=nan
-        Standard deviation over splits, which the result reports unchanged.
-    confidence : float, default=0.95
-        Confidence level of the interval.
-
-    Returns
-    -------
-    Estimate
-        Score of all distributions, each counted once, and its interval.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.evaluation import bootstrap, resample
-    >>> right = np.array([1.0, 1.0, 0.0, 1.0])
-    >>> draws = resample(np.arange(4), np.array([0, 0, 1, 1]))
-    >>> bootstrap(lambda weights: weights @ right / weights.sum(axis=-1), draws).value
-    0.75
-    """
-    value = float(statistic(np.ones(draws.shape[1])))
-    low, high = _percentiles(statistic(draws), confidence)
-    return Estimate(value, sd, min(low, value), max(high, value), "bootstrap")
-
-
-def paired_bootstrap(one: Statistic, other: Statistic, draws: np.ndarray, *, confidence: float = 0.95) -> Difference:
-    """How much higher `one` scores than `other` on the same pooled distributions, with a percentile interval.
-
-    Both methods are scored on the same bootstrap draws. The p-value is twice the share of draws in which the difference
-    is at most 0 or at least 0, whichever is smaller; one is added to the number of these draws and to that of all, so
-    that it is never 0.
-
-    Parameters
-    ----------
-    one, other : callable
-        Scores of the two methods as functions of weights, as in `bootstrap`.
-    draws : array of shape (n_draws, n_distributions)
-        Weights of the bootstrap draws, from `resample`.
-    confidence : float, default=0.95
-        Confidence level of the interval.
-
-    Returns
-    -------
-    Difference
-        Difference of the scores of all distributions, interval and p-value.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.evaluation import paired_bootstrap, resample
-    >>> def accuracy(right):
-    ...     return lambda weights: weights @ np.array(right) / weights.sum(axis=-1)
-    >>> draws = resample(np.arange(4), np.array([0, 0, 1, 1]))
-    >>> found = paired_bootstrap(accuracy([1, 1, 0, 1]), accuracy([1, 0, 0, 0]), draws)
-    >>> found.value, found.low, found.high
-    (0.5, 0.0, 1.0)
-    """
-    whole = np.ones(draws.shape[1])
-    value = float(one(whole) - other(whole))
-    differences = _defined(one(draws) - other(draws))
-    low, high = _percentiles(differences, confidence)
-    low, high = min(low, value), max(high, value)
-    if not differences.size:
-        return Difference(value, low, high, np.nan, "bootstrap")
-    against = min(np.sum(differences <= 0.0), np.sum(differences >= 0.0))
-    return Difference(value, low, high, min(1.0, 2.0 * (1 + against) / (1 + differences.size)), "bootstrap")
-
-
 def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_state: RandomState = 0) -> np.ndarray:
     """Bootstrap draws of distributions: how often each one counts in every draw.
 
@@ -287,7 +199,7 @@ def wilson(share: float, n: float, *, confidence: float = 0.95) -> Estimate:
     share : float
         Share of the units that are right, from 0 to 1.
     n : float
-        Number of units: patients where they have several samples each. Where units count differently, `n_units`.
+        Number of independent units: patients where they have several samples each.
     confidence : float, default=0.95
         Confidence level of the interval.
 
@@ -305,53 +217,7 @@ def wilson(share: float, n: float, *, confidence: float = 0.95) -> Estimate:
     """
     if not n > 0:
         return Estimate(share, np.nan, np.nan, np.nan, "")
-    z2 = _normal_reach(confidence) ** 2
-    centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n)
-    reach = np.sqrt(z2 * (share * (1.0 - share) / n + z2 / (4.0 * n * n))) / (1.0 + z2 / n)
-    return Estimate(share, np.nan, float(min(centre - reach, share)), float(max(centre + reach, share)), "Wilson")
-
-
-def n_units(units: np.ndarray, weights: np.ndarray) -> float:
-    """Number of equally heavy units that know as much as these do (Kish): (Σ w)² / Σ w².
-
-    Parameters
-    ----------
-    units : array of int of shape (n_distributions,)
-        Unit of each distribution (its outer group): numbers from 0.
-    weights : array of shape (n_distributions,)
-        How much each distribution counts in the score.
-
-    Returns
-    -------
-    float
-        Effective number of units; 0 where nothing counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from groundmetric.evaluation.statistics import n_units
-    >>> n_units(np.array([0, 0, 1, 1, 2, 2]), np.ones(6))  # three patients of two samples each
-    3.0
-    """
-    totals = np.bincount(units, weights)
-    return float(totals.sum() ** 2 / np.sum(totals**2)) if totals.any() else 0.0
-
-
-def sure_as(difference: Difference, n: float, *, confidence: float = 0.95) -> Difference:
-    """A difference of scores that is no surer than n paired units allow.
-
-    No p-value is below that of a sign test in which all units agree, 2^(1 - n). Where nothing varied, the interval
-    reaches as far as Tango's for n pairs of which none differ, z² / (n + z²).
-    """
-    if not n > 0 or np.isnan(difference.low):
-        return difference
-    p = max(float(np.nan_to_num(difference.p)), min(1.0, 2.0 ** (1.0 - n)))
-    found = replace(difference, p=p)
-    if difference.low < difference.high:
-        return found
-    z2 = _normal_reach(confidence) ** 2
-    reach = z2 / (n + z2)
-    return replace(found, low=max(-1.0, found.value - reach), high=min(1.0, found.value + reach), how="Wilson")
+    return Estimate(share, np.nan, *wilson_ends(share, n, float(stats.norm.ppf(0.5 + confidence / 2.0))), "Wilson")
 
 
 def containing(values: np.ndarray, draws: np.ndarray, confidence: float = 0.95) -> np.ndarray:
@@ -389,12 +255,6 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
-def clipped(estimate: Any, lowest: float, highest: float) -> Any:
-    """The interval cut to values that are possible."""
-    low, high = np.clip([estimate.low, estimate.high], lowest, highest)
-    return replace(estimate, low=float(low), high=float(high))
-
-
 def format_estimate(estimate: Estimate) -> str:
     if np.isnan(estimate.value):
         return "–"
@@ -420,18 +280,6 @@ def _moments(scores: np.ndarray, test_share: float, confidence: float) -> tuple[
     sd = float(scores.std(ddof=1)) if np.ptp(scores) > 0 else 0.0  # equal scores vary by nothing, not by rounding
     error = sd * np.sqrt(1.0 / scores.size + test_share)
     return float(scores.mean()), sd, float(error), float(stats.t.ppf(0.5 + confidence / 2.0, scores.size - 1))
-
-
-def _normal_reach(confidence: float) -> float:
-    return float(stats.norm.ppf(0.5 + confidence / 2.0))
-
-
-def _percentiles(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    values = _defined(values)
-    if not values.size:
-        return np.nan, np.nan
-    low, high = np.quantile(values, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0])
-    return float(low), float(high)
 
 
 def _defined(values: Any) -> np.ndarray:

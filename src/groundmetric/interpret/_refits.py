@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from .._internal.executor import progress_bar
+from .._internal.muted import muted
 from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..evaluation.statistics import resample
@@ -88,7 +85,7 @@ class Refitter:
         if "random_state" in fresh.get_params():
             fresh.set_params(random_state=seed)
         few = thinned(self.D, self.max_points, np.random.RandomState(seed))
-        with _quiet():
+        with muted(UserWarning):
             metric = fresh.fit(few[indices], labels).metric_
         return Refit(metric.importance(), self.reference.angles(metric), time.perf_counter() - start)
 
@@ -127,7 +124,7 @@ def fit_all(
     """A refit for every job (indices, labels, seed), side by side, in order."""
     run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     with (
-        _quiet(),
+        muted(UserWarning),
         progress_bar(len(jobs), title, "fit", show=bool(verbose)) as bar,
     ):
         done = []
@@ -135,20 +132,6 @@ def fit_all(
             done.append(refit)
             bar.update()
     return done
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings: the first fit has given them already, e.g. that a class has one distribution.
-
-    Filters belong to the process: only its main thread may set them and put them back.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield
 
 
 def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:

@@ -6,7 +6,8 @@ Figures (`pl`) and reports share a `Layout`, so that both show the same position
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
+from .._internal.validation import Roll, aligned, aligned_square, carries_names
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, GroundMetric
 from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
@@ -250,10 +252,16 @@ class Layout:
 
     Parameters
     ----------
-    distances : array of shape (n, n)
+    distances : array or data frame of shape (n, n)
         Symmetric, 0 on the diagonal.
     y : array-like of shape (n,) or None, default=None
-        Class of each distribution, by which `by_class` orders; None: all are of one.
+        Class of each distribution, by which `by_class` orders; None: all are of one. A Series or dict is matched by
+        name to the rows of `distances` where that is a data frame.
+
+    Attributes
+    ----------
+    names : list or None
+        Names of the rows of a data frame.
 
     Examples
     --------
@@ -266,6 +274,15 @@ class Layout:
 
     distances: np.ndarray
     y: LabelsLike | None = None
+    names: list[Hashable] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        roll = Roll.of(self.distances)
+        named = list(roll.names) if roll.names is not None and carries_names(self.distances) else None
+        square = aligned_square(self.distances, roll, "distances")
+        object.__setattr__(self, "y", aligned(self.y, roll, "y"))
+        object.__setattr__(self, "distances", np.asarray(square))
+        object.__setattr__(self, "names", named)
 
     @functools.cached_property
     def positions(self) -> np.ndarray:

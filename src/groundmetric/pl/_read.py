@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._internal.validation import Roll, aligned
 from ..metrics.base import GroundMetric
 from .style import Classes, Numbers, Palette, name_classes
 
@@ -136,7 +137,7 @@ def shares_of(source: Any, intervals: Any, gene_symbols: str | None, key: str) -
     else:
         metric = metric_of(source)
         values, names = metric.importance(), feature_names(metric)
-    return Shares(values, names, None if intervals is None or intervals is False else _ends(intervals, values.size))
+    return Shares(values, names, None if intervals is None or intervals is False else _ends(intervals, names))
 
 
 def _shares_of_genes(adata: Any, intervals: Any, gene_symbols: str | None, key: str) -> Shares:
@@ -152,7 +153,7 @@ def _shares_of_genes(adata: Any, intervals: Any, gene_symbols: str | None, key: 
     if intervals is not None and intervals is not False:
         if all(isinstance(name, str) for name in intervals):
             intervals = [entry(adata, "var", name) for name in intervals]
-        ends = _ends(intervals, values.size)[:, learned]
+        ends = _ends(intervals, list(adata.var_names))[:, learned]
     return Shares(values[learned], [names[k] for k in learned], ends)
 
 
@@ -164,7 +165,13 @@ def _learned_genes(adata: Any, key: str) -> np.ndarray:
     return np.flatnonzero(adata.var_names.isin([str(name) for name in features]))
 
 
-def _ends(intervals: Any, size: int) -> np.ndarray:
+def _ends(intervals: Any, names: list[str]) -> np.ndarray:
+    """Return lower and upper ends, (2, n_features), matched to the features by name where they carry names."""
+    roll, size = Roll(names, None, items="features"), len(names)
+    if hasattr(intervals, "columns"):  # a data frame with a column for each feature
+        intervals = aligned(intervals.T, roll, "intervals").T
+    elif not isinstance(intervals, np.ndarray):
+        intervals = [aligned(end, roll, "intervals") for end in intervals]
     ends = np.asarray(intervals, dtype=float)
     if ends.shape != (2, size):
         raise ValueError(f"intervals have shape {ends.shape}: expected lower and upper ends of {size}, (2, {size})")

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import confusion_matrix
 
 from .._internal.types import LabelsLike, Learned
+from .._internal.validation import Roll, aligned, carries_names
 from ..interpret.course import ViewScores, nothing_left, view_scores
 from . import style as legends
 from ._read import as_samples, entry, is_anndata, learned_label
@@ -163,8 +164,9 @@ def confusion(
         AnnData after `tl.learn` by an ensemble, or its `tl.samples`, with the predictions that were made for each
         sample while it was left out; or true labels.
     predicted : array-like of shape (n,), ensemble or None, default=None
-        Predicted labels, for true ones; or a fitted ensemble or what predicts by one, of which the held-out predictions
-        are taken: then `source` has the labels that it was fitted to.
+        Predicted labels, for true ones, matched by name where both carry names (a Series, a dict); or a fitted ensemble
+        or what predicts by one, of which the held-out predictions are taken: then `source` has the labels that it was
+        fitted to, in the order of the distributions.
     {ax}
     {key}
     {save}
@@ -210,7 +212,7 @@ def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any]:
     if not is_anndata(source):
         if predicted is None:
             raise ValueError("predicted is missing: give the predicted labels, or the ensemble that predicts them")
-        return source, _held_out(predicted)
+        return _matched(source, _held_out(predicted))
     samples = as_samples(source, key)
     column = f"{key}_held_out"
     if column not in samples.obs:
@@ -239,6 +241,16 @@ def _held_out(predicted: Any) -> Any:
     if not found.classes_.size:
         raise ValueError("the ensemble predicts numbers, not classes: a confusion matrix needs classes")
     return found.classes_[found.held_out_.argmax(axis=1)]
+
+
+def _matched(true: Any, predicted: Any) -> tuple[Any, Any]:
+    """Return true and predicted labels in the order of the true ones, by name where both carry names."""
+    predicted = aligned(predicted, Roll.of(true, items="true labels"), "predicted")
+    if isinstance(true, Mapping):
+        if not isinstance(predicted, list) and not carries_names(predicted):
+            raise ValueError("true labels are a mapping by name, but predicted labels have no names: give both by name")
+        true = list(true.values())
+    return true, predicted
 
 
 def _count(true: Any, predicted: Any) -> tuple[np.ndarray, list[str]]:

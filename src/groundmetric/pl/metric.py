@@ -49,8 +49,9 @@ def importance(
     n : int, default=20
         Number of features.
     intervals : array-like of shape (2, n_features), False or None, default=None
-        Lower and upper ends of the shares of all features, in their order, drawn as lines; for AnnData also the names
-        of two columns of `var`. None: for AnnData after an ensemble, between which 95% of its members lie; False: none.
+        Lower and upper ends of the shares of all features, in their order (or two Series, or a data frame, by the names
+        of the features), drawn as lines; for AnnData also the names of two columns of `var`. None: for AnnData after an
+        ensemble, between which 95% of its members lie; False: none.
     {gene_symbols}
     {key}
     {end}

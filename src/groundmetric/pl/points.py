@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from .._internal.types import LabelsLike, MetricLike
-from .._internal.validation import aligned
+from .._internal.validation import Roll, aligned
 from ..distributions import Distributions, as_distributions
 from ..interpret.axes import principal_axes, projected_axes
 from . import style as legends
@@ -163,7 +163,8 @@ def cells(
     adata : AnnData or array of shape (n, 2)
         Cells; or their coordinates, with their labels `y`.
     y : array-like of shape (n,) or None, default=None
-        Labels of the cells, for coordinates; for AnnData, what `color` is where that is None.
+        Labels of the cells, for coordinates, matched by name where both carry names; for AnnData, what `color` is where
+        that is None.
     {panels}
     color : str, sequence of str or None, default=None
         For AnnData, a column of `obs` or a gene; several give a panel each. None: the label that was learned.
@@ -184,7 +185,8 @@ def cells(
         positions = np.asarray(adata, dtype=float)
         if positions.ndim != 2 or positions.shape[1] < 2:
             raise ValueError(f"adata has shape {positions.shape}: expected AnnData, or coordinates of two columns")
-        coloured: Classes | Numbers = classes_of(y, len(positions), palette, items="cells")
+        roll = Roll.of(adata, items="cells")
+        coloured: Classes | Numbers = classes_of(aligned(y, roll, "y"), len(positions), palette, items="cells")
         drawn: Any = _panel(ax, Map(positions[:, :2], ("axis 1", "axis 2")), coloured, "")
         return finish(drawn, "cells", save, show)
     by: Any = y if color is None else color  # names of columns of `obs`

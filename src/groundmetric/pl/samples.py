@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import dendrogram
 
 from .._internal.types import LabelsLike
+from .._internal.validation import Roll, aligned, carries_names
 from ..interpret.axes import Layout
 from . import style as legends
 from ._read import (
@@ -76,7 +77,8 @@ def embedding(
         Distances, or their `interpret.Layout`: positions by classical multidimensional scaling; positions; or an
         AnnData with a row per sample (`tl.samples`), or of the cells after `tl.learn` by an ensemble.
     y : array-like of shape (n,)
-        Labels; None: those of a Layout; for AnnData, see `color`.
+        Labels; None: those of a Layout; for AnnData, see `color`. A Series or dict is matched by name to the rows of
+        `distances` where that is a data frame.
     {panels}
     color : str, sequence of str or None
         For AnnData, the column of `obs`, or the gene, to colour by; several give a panel each. None: the label that was
@@ -87,7 +89,8 @@ def embedding(
         For AnnData, the entry of `obsp`. None: "<key>_distances", which after an ensemble are out of bag between
         training samples.
     train : array-like, str or None
-        Those that were learned from (a mask, row numbers, or a column of `obs`): filled, the others hollow.
+        Samples of the training set (a mask, row numbers, or a column of `obs`) are filled, the others hollow. A mask
+        with names is matched by name.
     {palette_of_uns}
     {key}
     {end_of_panels}
@@ -100,15 +103,18 @@ def embedding(
     'MDS axis 1'
     """
     if not is_anndata(distances):
+        roll = _roll(distances)
         place, names = _positions(distances)
         y = distances.y if y is None and isinstance(distances, Layout) else y
-        drawn: Any = _map(ax, place, names, classes_of(y, len(place), palette), train, "")
+        coloured = classes_of(aligned(y, roll, "y"), len(place), palette)
+        drawn: Any = _map(ax, place, names, coloured, _mask(train, roll), "")
         return finish(drawn, "embedding", save, show)
     samples = as_samples(distances, key)
     by: Any = y if color is None else color  # names of columns of `obs`
     by = learned_label(samples, key) if by is None else by
     place, names = _positions_of(samples, basis, key, obsp)
     train = entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
+    train = _mask(train, Roll(list(samples.obs_names), items="samples"))
     if isinstance(by, str) or not by:
         drawn = _map(ax, place, names, colouring(samples, by, palette), train, str(by))
     else:
@@ -172,13 +178,15 @@ def heatmap(
         after `tl.learn` by an ensemble.
     y : array-like of shape (n,) or dict
         Labels, or titles with several labellings, each of which gets a bar; None: those of a Layout; for AnnData, see
-        `color`.
+        `color`. A Series, or a dict of names to labels, is matched by name to the rows of `distances` where that is a
+        data frame.
     {ax}
     color : str, sequence of str or None
         For AnnData, one or several columns of `obs`. None: the label that was learned; where that is a number, rows are
         in its order.
     names : sequence, True or None
-        Names of the rows, shown where there is room for them; for AnnData, True takes those of `obs`.
+        Names of the rows, shown where there is room for them; True takes those of `obs` of AnnData, or of the rows of a
+        data frame.
     order : {"classes", "clusters"}
         "classes" keeps each class of the first labelling together, and near ones beside each other within it;
         "clusters" puts near ones beside each other whatever their class, and draws the tree (average linkage).
@@ -220,13 +228,14 @@ def clustermap(
     distances : array of shape (n, n), Layout or AnnData
         As in `heatmap`.
     y : array-like of shape (n,) or dict
-        Labels, or titles with several labellings, each of which gets a bar; for AnnData, see `color`.
+        Labels, or titles with several labellings, each of which gets a bar; for AnnData, see `color`. Labels with names
+        are matched as in `heatmap`.
     {ax}
     color : str, sequence of str or None
         For AnnData, one or several columns of `obs`. None: the label that was learned.
     names : sequence, bool or None
-        Names of the rows, shown where there is room for them; True takes those of `obs` for AnnData, None or False
-        none.
+        Names of the rows, shown where there is room for them; True takes those of `obs` for AnnData, or of the rows of
+        a data frame; None or False: no names.
     {matrix}
     {key}
     {end}
@@ -266,12 +275,13 @@ def _matrix_of(source: Any, y: Any, color: Any, names: Any, obsp: str | None, pa
             groups = _groups_of(samples, label if color is None else color, palette)
         names = list(samples.obs_names) if names is True else names
     else:
-        layout = source if isinstance(source, Layout) else Layout(np.asarray(source))
+        roll = _roll(source)
+        layout = source if isinstance(source, Layout) else Layout(source)
         if layout.distances.ndim != 2 or layout.distances.shape[0] != layout.distances.shape[1]:
             raise ValueError(f"distances have shape {layout.distances.shape}: expected a square matrix")
-        groups = _groups(layout.y if y is None else y, len(layout.distances), palette)
+        groups = _groups(layout.y if y is None else y, roll, palette)
         items, title = "distributions", "distance"
-        names = None if names is True else names
+        names = layout.names if names is True else aligned(names, roll, "names") if carries_names(names) else names
     names = None if names is False else names
     if names is not None and len(names) != len(layout.distances):
         raise ValueError(f"names has {len(names)} entries for {len(layout.distances)} {items}: one is needed for each")
@@ -305,13 +315,25 @@ def _draw_matrix(ax: Axes | None, found: Matrix, order: str) -> Axes:
     return ax
 
 
+def _roll(given: Any) -> Roll:
+    """Return the names of the rows of a table, or the number of rows."""
+    return Roll(given.names, None, n=len(given.distances)) if isinstance(given, Layout) else Roll.of(given)
+
+
+def _mask(train: Any, roll: Roll) -> Any:
+    """Return the mask (or row numbers) of training samples; a mask that carries names is matched by name."""
+    return np.asarray(aligned(train, roll, "train")) if carries_names(train) else train
+
+
 def _positions(given: Any) -> tuple[np.ndarray, tuple[str, str]]:
     if isinstance(given, Layout):
         return given.positions, _MDS
+    if np.ndim(given) == 2 and np.shape(given)[0] == np.shape(given)[1]:
+        return Layout(given).positions, _MDS
     given = np.asarray(given)
-    if given.ndim != 2 or given.shape[1] not in (2, given.shape[0]):
+    if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(f"distances have shape {given.shape}: expected a square matrix, or positions of two columns")
-    return (Layout(given).positions, _MDS) if given.shape[0] == given.shape[1] else (given, ("axis 1", "axis 2"))
+    return given, ("axis 1", "axis 2")
 
 
 def _positions_of(samples: Any, basis: str | None, key: str, obsp: str | None) -> tuple[np.ndarray, tuple[str, str]]:
@@ -355,12 +377,18 @@ def _dress(ax: Axes, names: tuple[str, str]) -> None:
         ax.set(xticks=[], yticks=[])
 
 
-def _groups(y: Any, size: int, palette: Palette) -> dict[str, Classes]:
-    """Labellings by title. Later ones go on with other colours, so that no colour has two meanings."""
+def _groups(y: Any, roll: Roll, palette: Palette) -> dict[str, Classes]:
+    """Return labellings by title, each matched to the rows by name where it carries names.
+
+    A dict whose keys are the names of the rows is one labelling; any other dict maps titles to labellings. Later
+    labellings continue with other colours, so that no colour has two meanings.
+    """
+    by_row = isinstance(y, Mapping) and not any(np.ndim(each) or isinstance(each, Mapping) for each in y.values())
     groups: dict[str, Classes] = {}
-    for title, given in (y if isinstance(y, Mapping) else {"": y}).items():
+    for title, given in (y if isinstance(y, Mapping) and not by_row else {"": y}).items():
         used = sum(map(len, groups.values()))
-        groups[str(title)] = classes_of(given, size, None if groups else palette, first=used)
+        labels = aligned(given, roll, f"y[{title!r}]" if title else "y")
+        groups[str(title)] = classes_of(labels, roll.size, None if groups else palette, first=used)
     return groups
 
 

@@ -246,7 +246,10 @@ class _Page:
                 summary.describe_genes(genes, feature), summary.describe_stability(self.stable, genes, feature)
             ],
             "cells": [summary.describe_types(self.types), summary.describe_axis(self.listed, self.types)],
-            "care": [summary.describe_cautions(cautions)],
+            "care": [
+                summary.describe_cautions(cautions),
+                summary.describe_cell_numbers(_without_results(run), run.label_key, self.group_key),
+            ],
         }  # fmt: skip
         return summary.answers(found, feature)
 

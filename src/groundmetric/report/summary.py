@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._anndata.store import EnsembleResults
+from ..evaluation import SizeAssociation, size_association
 from ..interpret import batch_effects
 from .content import Axis, Caution, Evaluation, SampleMap, Table
 from .samples import Predictions
@@ -249,6 +250,17 @@ def enumerated(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+def describe_cell_numbers(obs: pd.DataFrame, label_key: str, group_key: str | None) -> str:
+    """Whether the number of cells per sample is associated with the label."""
+    return _cell_numbers(obs, label_key, group_key).sentence(label_key, "sample", "cell")
+
+
+def _cell_numbers(obs: pd.DataFrame, label_key: str, group_key: str | None) -> SizeAssociation:
+    obs = obs[obs[label_key].notna()]
+    groups = None if group_key not in obs else obs[group_key].astype(str).to_numpy()
+    return size_association(obs["n_cells"].to_numpy(), obs[label_key].astype(str).to_numpy(), groups)
+
+
 def cautions_of(
     obs: pd.DataFrame,
     label_key: str,
@@ -288,6 +300,9 @@ def cautions_of(
                 "larger than they should be.",
             )
         )
+    numbers = _cell_numbers(obs, label_key, group_key)
+    if numbers.p <= SURE:
+        found.append(Caution("Cells per sample", numbers.sentence(label_key, "sample", "cell")))
     known = obs[label_key].notna().to_numpy()
     among = None if distances is None else distances[np.ix_(known, known)]
     batches = _batches(obs[known], label_key, sample_key, group_key, among)

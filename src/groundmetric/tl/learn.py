@@ -34,7 +34,8 @@ from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
-from ..learning import Distances, Mapped, Survival
+from ..evaluation import SizeAssociation, size_association
+from ..learning import Distances, Mapped, Ordered, Survival
 from ..supervision.labels import read_labels, resolve_target
 
 LEARNERS = ("ensemble", "single")
@@ -275,8 +276,7 @@ def learn(
 
     An ensemble learns it (`GroundMetricEnsemble`): members are trained on unions of cross-validation folds of the
     patients and weighted by held-out predictions. Predictions that are reported for training samples are held-out. A
-    single learner (`GroundMetricLearner`, the published method) learns from
-    all samples at once.
+    single learner (`GroundMetricLearner`, the published method) learns from all samples at once.
 
     Values should be normalised and on a log scale; raw counts give a warning.
 
@@ -351,6 +351,8 @@ def learn(
     - ``uns["groundmetric"]``: parameters (with "learner"), labels, version, and the metric itself; `get.metric`
       rebuilds it. Of a single learner also the history of its epochs
     - ``uns["groundmetric"]["features"]``: the rule by which genes were selected, how many, of how many, and in words
+    - ``uns["groundmetric"]["cell_numbers"]``: whether the number of cells per sample is associated with the label, in
+      words ("text") and as a p-value ("p"); see `evaluation.size_association`
     - ``uns["groundmetric"]["n_cells"]`` (of a file): number of cells of each sample, those that were not drawn included
     - ``uns["groundmetric"]["predictor"]`` (ensemble): the fitted `TransportClassifier` (of ordered labels
       `TransportRegressor`) that `tl.transfer` predicts with, which is what "scores" are of
@@ -391,6 +393,9 @@ def learn(
         if isinstance(learns, GroundMetricEnsemble):
             check_parts_of(labels, groups, label_key, learns.target)
         values, selection = Values.of(source, layer, use_rep), _selection(source, layer, use_rep, genes)
+        association = _size_association(samples, labels, groups, learns.target)
+        if learns.verbose:
+            write_line(association.sentence(label_key, "sample", "cell"))
         rows = draw(samples, n_cells, random_state)
         redraw = partial(draw, samples, n_cells, random_state) if resample else None
         fitted, points = fit(
@@ -412,13 +417,24 @@ def learn(
     }  # fmt: skip
     _write(target, key_added, z, drawn, fitted, use_rep is None)
     stored = Stored(key_added, learns.metric_, fitted.means, params, labels)
-    entry = stored.entry(learns, fitted.results) | {"features": fitted.chosen.entry()}
+    sizes = {"p": association.p, "text": association.sentence(label_key, "sample", "cell")}
+    entry = stored.entry(learns, fitted.results) | {"features": fitted.chosen.entry(), "cell_numbers": sizes}
     if fitted.predictor is not None:
         entry["predictor"] = pack_predictor(fitted.predictor)
     if source.on_disk:  # the cells that were not drawn are not in the target
         entry["n_cells"] = {"samples": samples.names.astype(object), "n_cells": samples.sizes}
     target.uns[key_added] = entry
     return target if target is not adata else None
+
+
+def _size_association(samples: Samples, labels: pd.Series, groups: pd.Series | None, target: Any) -> SizeAssociation:
+    """Test the numbers of cells per sample, of all samples that have a label, against the label."""
+    sizes = pd.Series(samples.sizes, index=samples.names).loc[labels.index]
+    units = None if groups is None else groups.loc[labels.index]
+    if target != "ordered" and not isinstance(target, Ordered):
+        return size_association(sizes, labels.astype(str), units)
+    numbers = labels.cat.codes if isinstance(labels.dtype, pd.CategoricalDtype) else labels
+    return size_association(sizes, numbers, units, target="ordered")
 
 
 def _selection(source: Source, layer: str | None, use_rep: str | None, genes: Any) -> Selection:

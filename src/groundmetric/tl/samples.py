@@ -66,13 +66,13 @@ def samples(
     - ``X``: mean of each selected gene over the drawn cells (where `adata` has the values; not with `use_rep`)
     - ``obs``: columns that are the same for all cells of a sample, and "n_cells", the number of its cells, whether they
       were drawn or not
-    - ``obsm["X_groundmetric_distances"]``: distances to all samples. With an ensemble, two training samples are compared
-      by members that were trained on neither (out of bag); the factor to the units of the metric gives equal means
+    - ``obsm["X_groundmetric_distances"]``: distances to all samples. With an ensemble, two training samples are
+      compared by members that were trained on neither (out of bag), in units that give the same mean as the metric
     - ``obsm["cell_types"]``: number of cells of each type among those in `adata` (where it has cell types), which of a
       file that was learned from are the drawn ones
     - ``obsp["groundmetric_distances"]``: the same distances, as a pairwise entry
-    - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the metric itself, which was trained on the labels of
-      these samples. They separate labels better than those of new samples would be separated
+    - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the metric itself, which was trained on the labels
+      of these samples, so that labels look better separated than those of new samples would
     - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
       training sample, and its probability (not of ordered labels); missing for other samples
     - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (from 3 samples

@@ -1,0 +1,363 @@
+"""Confidence intervals of cross-validated scores and of differences between the scores of two methods.
+
+The intervals cover the expected score on new patients from the same population, of the method trained on cohorts of
+the size of the training parts. Two sources of error add up:
+
+- The test patients are a sample. The recall of each class has Wilson's interval for the effective number of patients
+  (Kish; a patient with several samples counts once). The intervals of the classes are combined by the square-and-add
+  rule (Newcombe 1998; MOVER, Zou & Donner 2008), which keeps their asymmetry near 0 and 1.
+- The training set is a sample too, and all predictions depend on it, so that predictions of different patients are
+  correlated. The correlation cannot be estimated from one cohort without nested cross-validation (Bates, Hastie &
+  Tibshirani 2021), which multiplies the number of fits. Variances are multiplied by a constant instead, `INFLATION`.
+
+Differences between two methods on the same patients use the same parts, with the correlation between the results of
+the two methods across patients. The p-value is the level at which the interval begins to exclude 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+from scipy.optimize import brentq
+
+from .scores import LEAST_PROBABILITY, auc_influence, score_counts
+
+# Variance of a cross-validated score relative to that of as many independent predictions, where a fifth or more of the
+# patients are tested at a time, and where only one is, so that all models share nearly all training patients. Simulated
+# with 20 and 40 patients, k-nearest neighbours, ridge regression and feature selection (1.3 to 2.3, up to 3.1).
+INFLATION, INFLATION_LEAVE_ONE_OUT = 2.0, 3.3
+_FIFTH = 0.2
+# Weight of the largest possible variance between patients, in patients, beside the estimated variance: an estimate
+# from few patients who happen to agree is too small.
+_PRIOR_PATIENTS = 1.0
+# Pairs that are added without correlation, as in the interval of Agresti & Min (2005).
+_PRIOR_PAIRS = 2.0
+# Number of wrong (or right) patients up to which Wilson's interval is modified.
+_FEW_CASES = 2.0
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of one method for a cohort, in one or more rounds.
+
+    Parameters
+    ----------
+    codes : array of int of shape (n,)
+        Class of each distribution.
+    units : array of int of shape (n,)
+        Independent unit of each distribution (its patient), numbered from 0.
+    counts : array of shape (n_rounds, n, n_classes)
+        Number of predictions of each class: one per distribution, or its number of points; 0 where not predicted.
+    probabilities : array of shape (n_rounds, n, n_classes) or None
+        Probabilities of the classes; None at the level of points.
+    test_share : float
+        Mean share of the units in the test part of a split.
+    """
+
+    codes: np.ndarray
+    units: np.ndarray
+    counts: np.ndarray
+    probabilities: np.ndarray | None
+    test_share: float = 0.2
+
+    @property
+    def inflation(self) -> float:
+        """Factor of all variances for the randomness of the training set."""
+        weight = min(self.test_share / _FIFTH, 1.0)
+        return weight * INFLATION + (1.0 - weight) * INFLATION_LEAVE_ONE_OUT
+
+    @property
+    def tested(self) -> np.ndarray:
+        """Whether each distribution has a prediction."""
+        return self.counts.sum(axis=(0, 2)) > 0
+
+    @property
+    def several_units(self) -> bool:
+        """Whether more than one unit was tested, without which there is no interval."""
+        return np.unique(self.units[self.tested]).size > 1
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Number of tested units minus the number of their classes, at least 1."""
+        units, codes = self.units[self.tested], self.codes[self.tested]
+        return max(int(np.unique(units).size - np.unique(codes).size), 1)
+
+
+class Component(NamedTuple):
+    """An independent part of a score.
+
+    `reach(end, quantile)` is the distance from the score to the lower (0) or upper (1) end of its interval if only this
+    part varied, for a quantile of the t distribution. `influence` is the contribution of each unit to the score.
+    """
+
+    reach: Callable[[int, float], float]
+    influence: np.ndarray
+
+
+def interval(predictions: Predictions, score: str, value: float, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the lower and the upper end of the confidence interval of a score.
+
+    Parameters
+    ----------
+    predictions : Predictions
+        Cross-validated predictions of the method.
+    score : str
+        Name of the score, one of `evaluation.scores.SCORES`.
+    value : float
+        Estimate of the score.
+    confidence : float, default=0.95
+        Confidence level.
+
+    Returns
+    -------
+    tuple of two floats
+        Ends of the interval, which contains `value`.
+    """
+    quantile = _quantile(predictions, confidence)
+    parts = _components(predictions, score, value)
+    below, above = (float(np.sqrt(sum(part.reach(end, quantile) ** 2 for part in parts))) for end in (0, 1))
+    centre, (lowest, highest) = _centre(predictions, score, value), _bounds(score)
+    return min(max(centre - below, lowest), value), max(min(centre + above, highest), value)
+
+
+def _centre(predictions: Predictions, score: str, value: float) -> float:
+    """Return the estimate; of macro F1 that of the pooled predictions, because the F1 of few predictions is biased."""
+    return _score_of(_confusion(predictions), score) if score == "macro_f1" else value
+
+
+def difference(
+    one: Predictions, other: Predictions, score: str, values: tuple[float, float], *, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Return the ends of the confidence interval of the difference of two methods' scores, and its p-value.
+
+    Parameters
+    ----------
+    one, other : Predictions
+        Cross-validated predictions of the two methods for the same distributions.
+    score : str
+        Name of the score, one of `evaluation.scores.SCORES`.
+    values : tuple of two floats
+        Estimates of the scores.
+    confidence : float, default=0.95
+        Confidence level.
+
+    Returns
+    -------
+    tuple of three floats
+        Ends of the interval of the first score minus the second, and the two-sided p-value of no difference.
+    """
+    first, second = (_components(each, score, value) for each, value in zip((one, other), values, strict=True))
+    pairs = [(a, b, _correlation(a.influence, b.influence)) for a, b in zip(first, second, strict=True)]
+    value = values[0] - values[1]
+
+    def reach(quantile: float, end: int) -> float:
+        """Distance from the difference to the lower (0) or upper (1) end of its interval."""
+        squares = 0.0
+        for a, b, correlation in pairs:
+            x, y = a.reach(end, quantile), b.reach(1 - end, quantile)
+            squares += x * x - 2.0 * correlation * x * y + y * y
+        return float(np.sqrt(max(squares, 0.0)))
+
+    quantile = _quantile(one, confidence)
+    extent = _bounds(score)[1] - _bounds(score)[0]
+    low, high = max(value - reach(quantile, 0), -extent), min(value + reach(quantile, 1), extent)
+    p = _p_value(lambda quantile: reach(quantile, int(value < 0.0)), abs(value), one.degrees_of_freedom)
+    # No test of n patients has a smaller p-value than the sign test in which all of them agree.
+    return low, high, max(p, min(1.0, 2.0 ** (1.0 - _balanced_number(one))))
+
+
+def _p_value(reach: Callable[[float], float], size: float, degrees_of_freedom: int) -> float:
+    """Return the two-sided p-value that belongs to the quantile at which the interval reaches 0."""
+    if size <= reach(0.0):
+        return 1.0
+    largest = 1e3  # reaches the ends of the possible range for any score
+    crossing = largest if reach(largest) < size else brentq(lambda quantile: reach(quantile) - size, 0.0, largest)
+    return float(2.0 * special.stdtr(degrees_of_freedom, -crossing))
+
+
+def _quantile(predictions: Predictions, confidence: float) -> float:
+    return float(special.stdtrit(predictions.degrees_of_freedom, 0.5 + confidence / 2.0))
+
+
+def _bounds(score: str) -> tuple[float, float]:
+    """Return the lowest and the highest possible score."""
+    return (float(np.log(LEAST_PROBABILITY)), 0.0) if score == "log_probability" else (0.0, 1.0)
+
+
+def _components(predictions: Predictions, score: str, value: float) -> list[Component]:
+    if score == "roc_auc":
+        return [_area(predictions, value)]
+    if score == "log_probability":
+        return [_log_probability(predictions)]
+    return _recalls(predictions, score)
+
+
+def _recalls(predictions: Predictions, score: str) -> list[Component]:
+    """Return one component per class: the change of the score as the recall of the class changes.
+
+    The errors of a class keep their shares among the other classes.
+    """
+    codes, counts, confusion = predictions.codes, predictions.counts.sum(axis=0), _confusion(predictions)
+    base = _score_of(confusion, score)
+    components = []
+    for c in np.flatnonzero(confusion.sum(axis=1) > 0):
+        own = np.where((codes == c)[:, None], counts, 0.0)
+        recall = _mean(own[:, c], own.sum(axis=1), predictions)
+
+        def reach(end: int, quantile: float, c: int = int(c), recall: Mean = recall) -> float:
+            return abs(_score_of(_with_recall(confusion, c, recall.ends(quantile)[end]), score) - base)
+
+        components.append(Component(reach, recall.influence))
+    return components
+
+
+def _with_recall(confusion: np.ndarray, c: int, recall: float) -> np.ndarray:
+    """Return the confusion matrix with another recall of class c."""
+    errors = np.where(np.arange(len(confusion)) == c, 0.0, confusion[c])
+    errors = errors if errors.any() else (np.arange(len(confusion)) != c).astype(np.float64)
+    changed = confusion.astype(np.float64)
+    changed[c] = (1.0 - recall) * errors / errors.sum() if len(errors) > 1 else 0.0
+    changed[c, c] = recall
+    changed[c] *= confusion[c].sum()
+    return changed
+
+
+def _confusion(predictions: Predictions) -> np.ndarray:
+    """Return the confusion matrix of the predictions of all rounds (rows: true classes)."""
+    counts, codes = predictions.counts.sum(axis=0), predictions.codes
+    return np.array([counts[codes == c].sum(axis=0) for c in range(counts.shape[1])])
+
+
+def _score_of(confusion: np.ndarray, score: str) -> float:
+    """Return a score of a confusion matrix (rows: true classes)."""
+    return float(score_counts(np.arange(len(confusion)), confusion, np.ones(len(confusion)))[score])
+
+
+def _log_probability(predictions: Predictions) -> Component:
+    """Return the mean log-probability, a mean of numbers between log(LEAST_PROBABILITY) and 0, as one component."""
+    assert predictions.probabilities is not None
+    rows = np.arange(predictions.codes.size)
+    true = np.maximum(predictions.probabilities[:, rows, predictions.codes], LEAST_PROBABILITY)
+    lowest, tested = float(np.log(LEAST_PROBABILITY)), predictions.counts.sum(axis=2)
+    parts = tested * (1.0 - np.log(true) / lowest)  # from 0 to 1, so that Wilson's interval applies
+    mean = _mean(parts.sum(axis=0), tested.sum(axis=0), predictions)
+
+    def reach(end: int, quantile: float) -> float:
+        return -lowest * abs(mean.ends(quantile)[end] - mean.value)
+
+    return Component(reach, mean.influence)
+
+
+def _area(predictions: Predictions, area: float) -> Component:
+    """Return the area under the ROC curve as one component, with the variance of Hanley & McNeil (1982).
+
+    The interval contains the areas that the estimate does not contradict, each with its own variance (Newcombe 2006).
+    The mean over C classes, each against the rest, has the variance of C / 2 independent areas: with two classes, both
+    areas are equal. Simulated intervals of three classes are still too wide rather than too narrow.
+    """
+    assert predictions.probabilities is not None
+    tested = predictions.counts.sum(axis=(0, 2))
+    sizes = []
+    for c in range(predictions.counts.shape[2]):
+        member = predictions.codes == c
+        m, n = (_kish(np.bincount(predictions.units, tested * chosen)) for chosen in (member, ~member))
+        sizes += [(m, n)] if m > 0 and n > 0 else []
+
+    def variance(area: float) -> float:
+        m, n = np.array(sizes).T
+        terms = 1.0 + (m - 1.0) * (1.0 - area) / (2.0 - area) + (n - 1.0) * area / (1.0 + area)
+        each = area * (1.0 - area) / (m * n) * terms
+        return predictions.inflation * float(np.mean(each)) / max(0.5 * len(sizes), 1.0)
+
+    def reach(end: int, quantile: float) -> float:
+        limit = float(end)
+
+        def excess(other: float) -> float:
+            return (other - area) ** 2 - quantile**2 * variance(other)
+
+        start = area + 1e-12 * float(np.sign(limit - area))
+        return 0.0 if area == limit or excess(start) >= 0.0 else abs(area - float(brentq(excess, start, limit)))
+
+    influence = np.zeros(predictions.codes.size)
+    for probabilities, counts in zip(predictions.probabilities, predictions.counts, strict=True):
+        rows = np.flatnonzero(counts.any(axis=1))
+        influence[rows] += auc_influence(predictions.codes[rows], probabilities[rows])
+    return Component(reach, np.bincount(predictions.units, influence))
+
+
+def _mean(parts: np.ndarray, totals: np.ndarray, predictions: Predictions) -> Mean:
+    """Return the mean of patients' results from 0 to 1 with its effective number of patients.
+
+    The effective number is Kish's, increased where patients differ less than patients whose results are all 0 or 1
+    (a patient's result is the mean over several samples, points or rounds), and divided by the inflation.
+    """
+    part, total = np.bincount(predictions.units, parts), np.bincount(predictions.units, totals)
+    mean = float(part.sum() / total.sum())
+    influence = (part - mean * total) / total.sum()
+    kish, largest = _kish(total), mean * (1.0 - mean)
+    ratio = kish * float(np.sum(influence**2)) / largest if largest > 0.0 else 1.0
+    ratio = (kish * min(ratio, 1.0) + _PRIOR_PATIENTS) / (kish + _PRIOR_PATIENTS)
+    return Mean(mean, kish / (predictions.inflation * ratio), kish, influence)
+
+
+class Mean(NamedTuple):
+    """A mean of patients' results from 0 to 1.
+
+    `n` is the number of patients with results 0 or 1 that would have the same variance, `kish` the effective number of
+    patients before the inflation, `influence` the contribution of each unit.
+    """
+
+    value: float
+    n: float
+    kish: float
+    influence: np.ndarray
+
+    def ends(self, quantile: float) -> tuple[float, float]:
+        """Return the ends of Wilson's interval, modified near 0 and 1 (Brown, Cai & DasGupta 2001).
+
+        Wilson's interval excludes a share just below 1 as soon as one patient is wrong. Where at most two are wrong,
+        the upper end is at least that of the Poisson distribution of their number; likewise for the lower end.
+        """
+        low, high = wilson_ends(self.value, self.n, quantile)
+        level = float(special.ndtr(-quantile))
+        for_right, for_wrong = self.kish * self.value, self.kish * (1.0 - self.value)
+        if 0.0 < for_right <= _FEW_CASES:
+            low = min(low, float(special.gammaincinv(for_right, level)) / self.kish)
+        if 0.0 < for_wrong <= _FEW_CASES:
+            high = max(high, 1.0 - float(special.gammaincinv(for_wrong, level)) / self.kish)
+        return low, high
+
+
+def wilson_ends(share: float, n: float, quantile: float) -> tuple[float, float]:
+    """Return the ends of Wilson's interval of a share of `n` units.
+
+    >>> [round(end, 3) for end in wilson_ends(0.5, 20, 1.96)]
+    [0.299, 0.701]
+    """
+    z2 = quantile * quantile
+    centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n)
+    reach = np.sqrt(z2 * (share * (1.0 - share) / n + z2 / (4.0 * n * n))) / (1.0 + z2 / n)
+    return float(min(centre - reach, share)), float(max(centre + reach, share))
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the correlation of two methods' influences across units, shrunk as by two uncorrelated pairs."""
+    spread = np.sqrt(np.sum(one**2) * np.sum(other**2))
+    n = np.count_nonzero((one != 0.0) | (other != 0.0))
+    return float(np.sum(one * other) / spread * n / (n + _PRIOR_PAIRS)) if spread > 0.0 else 0.0
+
+
+def _balanced_number(predictions: Predictions) -> float:
+    """Return the effective number of units where classes have equal weights."""
+    tested, codes = predictions.tested.astype(np.float64), predictions.codes
+    weights = tested / np.maximum(np.bincount(codes, tested), 1.0)[codes]
+    return _kish(np.bincount(predictions.units, weights))
+
+
+def _kish(weights: np.ndarray) -> float:
+    """Return Kish's effective number of units, (Σ w)² / Σ w²."""
+    return float(weights.sum() ** 2 / np.sum(weights**2)) if weights.any() else 0.0
