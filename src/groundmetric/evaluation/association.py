@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.keyed import keyed_uniform
 from ..ensemble import Classes, Geometry
 from ..ensemble.views import EuclideanView, LinearView
 
@@ -28,8 +29,9 @@ NAMES = (
 class Association:
     """Statistics of labels on the label-free geometry of a cohort.
 
-    Patients are the units: distributions of a group with one label are averaged. Where labels differ within groups
-    (paired designs), differences between groups are removed; differences between strata always are.
+    Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn by
+    name), because averages of more distributions vary less and would not be exchangeable with the others. Where labels
+    differ within groups (paired designs), differences between groups are removed; differences between strata always are.
 
     Parameters
     ----------
@@ -50,9 +52,11 @@ class Association:
         _, first = np.unique(groups, return_index=True)
         whole_groups = bool(np.all(labels == labels[first][groups]))
         if whole_groups and first.size < n:
-            average = np.zeros((first.size, n))
-            average[groups, np.arange(n)] = 1.0
-            average /= average.sum(axis=1, keepdims=True)
+            average, count = np.zeros((first.size, n)), int(np.bincount(groups).min())
+            order = keyed_uniform(geometry.names, geometry.scaling.seed, "group average")
+            for group in range(first.size):
+                rows = np.flatnonzero(groups == group)
+                average[group, rows[np.argsort(order[rows])[:count]]] = 1.0 / count
             self._first = first
             blocks = None if strata is None else strata[first]
         else:
