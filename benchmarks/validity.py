@@ -94,6 +94,13 @@ expected share of false discoveries (FDR).""",
         """`interpret.batch_effects` and the table of batches in the report test whether nearby samples share a batch, and whether
 batch and label are associated. Batches are permuted among samples of one label, patients undivided.""",
     ),
+    "evaluation.compare": (
+        "Scores of compared methods",
+        """`evaluation.compare`, `groundmetric evaluate` and the scores of the report. Methods are fitted to the training part of each
+split and scored on its test part. The 95 % intervals cover the score on new patients of the same population, of the method
+trained on cohorts of the size of the training parts, with a coverage of at least 92 %. They do not cover the score of the one
+model that is trained on the whole cohort. Tests of differences are paired over patients.""",
+    ),
     "annotation_relevance": (
         "Relevance of cell types",
         """`interpret.annotation_relevance` and the shares of cell types in the report. Given an ensemble, two samples are compared
@@ -109,6 +116,10 @@ noise, too, some feature is selected by nearly all members. The same is true of 
 are percentiles over refits on bootstrap samples. For error rates take `interpret.feature_significance`.""",
     ),
 }
+
+
+# Areas of single rows, which share a section.
+OTHERS = ("Further rows", "Held-out accuracy of other methods with unequal numbers of points, and labels by name.")
 
 
 def functions() -> Iterator[tuple[str, Callable[..., list[Row]]]]:
@@ -150,12 +161,11 @@ def page(kept: dict[str, Any]) -> str:
     summary = f"{len(rows) - short} of {len(rows)} rows hold" + (f", {short} do not" if short else "")
     minutes = sum(entry["seconds"] for entry in kept.values()) / 60
     text = [HEAD.format(minutes=max(minutes, 1), seed=", ".join(map(str, seeds)), summary=summary)]
-    areas = [*AREAS, *dict.fromkeys(row["area"] for row in rows if row["area"] not in AREAS)]
-    for area in areas:
-        chosen = [row for row in rows if row["area"] == area]
+    sections = [(AREAS[area], [row for row in rows if row["area"] == area]) for area in AREAS]
+    single = [{**row, "number": f"`{row['area']}`: {row['number']}"} for row in rows if row["area"] not in AREAS]
+    for (heading, words), chosen in [*sections, (OTHERS, single)]:
         if chosen:
-            heading, words = AREAS.get(area, (f"`{area}`", ""))
-            text.append("\n\n".join(part for part in (f"## {heading}", words, table(chosen)) if part) + "\n")
+            text.append(f"## {heading}\n\n{words}\n\n{table(chosen)}\n")
     return "\n".join(text)
 
 
