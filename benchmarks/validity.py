@@ -33,87 +33,103 @@ QUICK, LEAST_COHORTS = 1 / 12, 4
 
 HEAD = """# Error rates of every number
 
-A p-value, an interval or a held-out score is only useful if it keeps its promise. This page measures the promises on
-simulated cohorts whose truth is known: how often a test rejects where labels have no effect, how much a held-out score
-exceeds the score on new patients, how often an interval contains the truth.
+A p-value, an interval or a held-out score is only useful if it keeps its promise. This page measures the promises
+on simulated cohorts whose truth is known: how often a test rejects where labels have no effect, how much a held-out
+score exceeds the score on new patients, how often an interval contains the truth.
 
-Cohorts are Gaussian unless a design says otherwise: the cells of a sample scatter around the mean of the sample, sample
-means around the mean of their patient, and patients around the mean of their class and batch. *Measured* is the mean over
-simulated cohorts with 95 % confidence limits, *nominal* is the value that the number promises. A row *holds* unless the
-limits exclude the promise by more than a small tolerance: a rate may exceed its nominal value by a fifth, an accuracy or
-R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Numbers that promise nothing are *descriptive*.
+Cohorts are Gaussian unless a design says otherwise: the cells of a sample scatter around the mean of the sample,
+sample means around the mean of their patient, and patients around the mean of their class and batch. *Measured* is
+the mean over simulated cohorts with 95 % confidence limits, *nominal* is the value that the number promises. A row
+*holds* unless the limits exclude the promise by more than a small tolerance: a rate may exceed its nominal value by
+a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Numbers that
+promise nothing are *descriptive*.
 
-`make validity` measures everything again and writes this page ({minutes:.0f} minutes on one core); `make validity QUICK=1`
-takes a twelfth of the cohorts. The tables below have seed {seed}; {summary}.
+`make validity` measures everything again and writes this page ({minutes:.0f} minutes on one core); `make validity
+QUICK=1` takes a twelfth of the cohorts. The tables below have seed {seed}; {summary}.
 """
 
 # Heading and text of each area, in the order of the page.
 AREAS = {
     "held-out": (
         "Held-out predictions",
-        """`held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out accuracy of
-`tl.learn` and the report. The prediction of a fold uses no label of the fold at any step: features, members, kernels,
+        """\
+`held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out accuracy of `tl.learn`
+and the report. The prediction of a fold uses no label of the fold at any step: features, members, kernels,
 penalties and stacking weights come from the other folds. Exchanging the labels inside a fold therefore changes no
-prediction of this fold. Without an effect, accuracy, score, R² and concordance are at chance or slightly below: a fold that
-happens to hold more of one class leaves fewer of it to train on. All samples are compared by equal numbers of cells, so that
-the number of cells is not a feature. `score_` weighs classes equally, with `strata` within each stratum; accuracies here do
-the same.""",
+prediction of this fold (with `strata`, inside a fold and stratum: whether members can be trained at all is decided
+for the cohort as a whole). Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
+a fold that happens to hold more of one class leaves fewer of it to train on. All samples are compared by equal
+numbers of cells, so that the number of cells is not a feature. `score_` weighs classes equally, with `strata`
+within each stratum; accuracies here do the same.""",
     ),
     "new patients": (
         "Predictions for new patients",
-        """`predict_proba`, `predict` and `typicality`. They use all training labels. *Optimism* is the held-out score of the
-training patients minus the score of new patients of the same population; held-out models are trained on fewer patients, so
-that it should be at most 0. *Overconfidence* is the mean probability of the predicted class minus the share of correct
-predictions; a negative value means that probabilities are too timid. Probabilities assume equally frequent classes; the
-rows with a prior give `prior=` for a population in which the first class has a frequency of 0.1. `typicality` ranks the
-distance of a sample to the nearest training sample among those of the training samples, and uses no label.""",
+        """\
+`predict_proba`, `predict` and `typicality`. They use all training labels. *Optimism* is the held-out score of the
+training patients minus the score of new patients of the same population; held-out models are trained on fewer
+patients, so that it should be at most 0. *Overconfidence* is the mean probability of the predicted class minus the
+share of correct predictions; a negative value means that probabilities are too timid. Probabilities assume equally
+frequent classes; the rows with a prior give `prior=` for a population in which the first class has a frequency of
+0.1. `typicality` ranks the distance of a sample to the nearest training sample among those of the training samples,
+and uses no label. With more features than the 50 principal components of the training samples, new samples seem
+nearer than training samples: `typicality` is then conservative, and a large value does not show that a sample is
+usual.""",
     ),
     "permutation_test": (
         "Permutation test of an ensemble",
-        """`evaluation.permutation_test` permutes labels among the units that the design allows (patients, samples of a
-patient, within strata), fits the given ensemble again with its own settings, and combines the held-out score with five
-statistics of association. Under no effect p-values are uniform. Power is compared with PERMANOVA of the sample means and with
-the largest t statistic of the sample means.""",
+        """\
+`evaluation.permutation_test` permutes labels among the units that the design allows (patients, samples of a
+patient, within strata), fits the given ensemble again with its own settings, and combines the held-out score with
+five statistics of association. Under no effect p-values are uniform. Power is compared with PERMANOVA of the sample
+means and with the largest t statistic of the sample means.""",
     ),
     "map": (
         "Maps",
-        """`distances_`, `tl.samples` and the map of the report. Each pair of samples is measured by members that were trained
-on neither sample. All members still share features that are associated with the labels by chance, so a map of noise looks
-separated more often than a test that takes the distances as given expects: at most 20 % instead of 5 % of cohorts. The
-p-value of the separation, `p_values["map separation"]` of the permutation test, refits the ensemble with permuted labels and
-keeps its level (see the previous table).""",
+        """\
+`distances_`, `tl.samples` and the map of the report. Each pair of samples is measured by members that were trained
+on neither sample. All members still share features that are associated with the labels by chance, so a map of noise
+looks separated more often than a test that takes the distances as given expects: at most 20 % instead of 5 % of
+cohorts. The p-value of the separation, `p_values["map separation"]` of the permutation test, refits the ensemble
+with permuted labels and keeps its level (see the previous table).""",
     ),
     "feature_significance": (
         "Significance of features",
-        """`interpret.feature_significance` and the column q of the report. Each feature is tested alone with the patient as
-unit; strata are removed from the statistic, and labels are permuted as in the permutation test. q-values control the
-expected share of false discoveries (FDR).""",
+        """\
+`interpret.feature_significance` and the column q of the report. Each feature is tested alone with the patient as
+unit; strata are removed from the statistic, and labels are permuted as in the permutation test. q-values control
+the expected share of false discoveries (FDR).""",
     ),
     "batch_effects": (
         "Batch effects",
-        """`interpret.batch_effects` and the table of batches in the report test whether nearby samples share a batch, and whether
-batch and label are associated. Batches are permuted among samples of one label, patients undivided.""",
+        """\
+`interpret.batch_effects` and the table of batches in the report test whether nearby samples share a batch, and
+whether batch and label are associated. Batches are permuted among samples of one label, patients undivided.""",
     ),
     "evaluation.compare": (
         "Scores of compared methods",
-        """`evaluation.compare`, `groundmetric evaluate` and the scores of the report. Methods are fitted to the training part of each
-split and scored on its test part. The 95 % intervals cover the score on new patients of the same population, of the method
-trained on cohorts of the size of the training parts, with a coverage of at least 92 %. They do not cover the score of the one
-model that is trained on the whole cohort. Tests of differences are paired over patients.""",
+        """\
+`evaluation.compare`, `groundmetric evaluate` and the scores of the report. Methods are fitted to the training part
+of each split and scored on its test part. The 95 % intervals cover the score on new patients of the same
+population, of the method trained on cohorts of the size of the training parts, with a coverage of at least 92 %.
+They do not cover the score of the one model that is trained on the whole cohort. Tests of differences are paired
+over patients.""",
     ),
     "annotation_relevance": (
         "Relevance of cell types",
-        """`interpret.annotation_relevance` and the shares of cell types in the report. Given an ensemble, two samples are compared
-under members that were trained on neither. Intervals draw patients anew and hold the metric fixed: they cover the share under
-the learned metric, not the variation of the metric itself.""",
+        """\
+`interpret.annotation_relevance` and the shares of cell types in the report. Given an ensemble, two samples are
+compared under members that were trained on neither. Intervals draw patients anew and hold the metric fixed: they
+cover the share under the learned metric, not the variation of the metric itself.""",
     ),
     "get.importance": (
         "Importance of features",
-        """`get.importance`, `importance_low`, `importance_high`, `selected` and the columns of the report with these names. They
-describe the members of one ensemble: 95 % of the members lie between low and high, and `selected` is the share of members in
-which a feature is among the 20 most important. Members share patients, so these are no confidence intervals and no tests: in
-noise, too, some feature is selected by nearly all members. The same is true of the intervals of `interpret.stability`, which
-are percentiles over refits on bootstrap samples. For error rates take `interpret.feature_significance`.""",
+        """\
+`get.importance`, `importance_low`, `importance_high`, `selected` and the columns of the report with these names.
+They describe the members of one ensemble: 95 % of the members lie between low and high, and `selected` is the share
+of members in which a feature is among the 20 most important. Members share patients, so these are no confidence
+intervals and no tests: in noise, too, some feature is selected by nearly all members. The same is true of the
+intervals of `interpret.stability`, which are percentiles over refits on bootstrap samples. For error rates take
+`interpret.feature_significance`.""",
     ),
 }
 
@@ -140,14 +156,18 @@ def number_of_cohorts(function: Callable[..., list[Row]], share: float) -> dict[
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| number | design | measured [95 %] | nominal | holds | cohorts |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        "| number | design | measured [95 %] | nominal | holds | cohorts |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for row in rows:
         digits = 3 if abs(row["measured"]) < 1e3 else 0
         measured = "{measured:.{d}f} [{low:.{d}f}, {high:.{d}f}]".format(**row, d=digits)
         exact = row["low"] == row["high"] and row["cohorts"] is None
         measured = f"{row['measured']:.2g}" if exact else measured
         promised = math.isfinite(row["nominal"])
-        nominal, holds = (f"{row['nominal']:g}", "yes" if row["holds"] else "**no**") if promised else ("", "descriptive")
+        nominal = f"{row['nominal']:g}" if promised else ""
+        holds = "descriptive" if not promised else "yes" if row["holds"] else "**no**"
         cohorts = row["cohorts"] or ""
         lines.append(f"| {row['number']} | {row['design']} | {measured} | {nominal} | {holds} | {cohorts} |")
     return "\n".join(lines)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from validity_interpret import Cohort, cohort
 from validity_rows import Row, error_rate, invariance, mean_limits, report, share_limits
 
@@ -378,7 +377,9 @@ def small_p_values(seed: int, n_cohorts: int = 60) -> list[Row]:
 
 
 def _rate(p: Sequence[float], level: float, number: str, design: str) -> Row:
-    return error_rate("permutation_test", f"{number}, no effect", design, share_limits(np.array(p) <= level + 1e-9), level)
+    return error_rate(
+        "permutation_test", f"{number}, no effect", design, share_limits(np.array(p) <= level + 1e-9), level
+    )
 
 
 def _permutation_p(
@@ -442,7 +443,7 @@ def maps(seed: int, n_cohorts: int = 60) -> list[Row]:
 
 
 def relevance(seed: int, n_cohorts: int = 30) -> list[Row]:
-    """Intervals of `annotation_relevance`: three cell types, of which the first differs between classes or none does."""
+    """Intervals of `annotation_relevance`: three cell types, of which one or none differs between classes."""
     rows, y, types = [], np.repeat([0, 1], 8), np.tile([0, 1, 2], 10)
     centres = 3.0 * np.eye(3, 10)
     for k, effect in enumerate((0.0, 1.5)):
@@ -480,10 +481,14 @@ def importance(seed: int, n_cohorts: int = 16) -> list[Row]:
         selected.append(_importance_table(noise, r)["selected"].max())
         first, second = (_importance_table(Design(TWO).draw(rng, n_features=100, **STRONG)[0], r) for _ in range(2))
         planted = [f"g{k:03d}" for k in range(STRONG["n_effect"])]
-        inside.append(second.loc[planted, "importance"].between(*(first.loc[planted, end] for end in ("low", "high"))).mean())
+        inside.append(
+            second.loc[planted, "importance"].between(*(first.loc[planted, end] for end in ("low", "high"))).mean()
+        )
     return [
         descriptive("get.importance", "largest `selected`, no effect", "8 + 8, 100 features", selected),
-        descriptive("get.importance", "importance in another cohort within low … high", "8 + 8, 6 features differ", inside),
+        descriptive(
+            "get.importance", "importance in another cohort within low … high", "8 + 8, 6 features differ", inside
+        ),
     ]
 
 
@@ -508,7 +513,9 @@ def invariances(seed: int) -> list[Row]:
         rng = np.random.default_rng([seed, 21, list(NULL).index(name)])
         case, _ = design.draw(rng, n_features=20)
         y = survival_times(rng, design.labels) if design.survival else case.y
-        rows.append(invariance("held-out", "change by labels of the same fold", name, _own_labels(design, case, y, rng)))
+        rows.append(
+            invariance("held-out", "change by labels of the same fold", name, _own_labels(design, case, y, rng))
+        )
     case, new = Design(TWO, cells=(60, 200), options=WEAK).draw(np.random.default_rng([seed, 22]), n_new=4)
     model = Design(TWO).model(0).fit(case.D, TWO)
     together = model.predict_proba(new.D)
@@ -525,7 +532,7 @@ def invariances(seed: int) -> list[Row]:
 
 
 def _own_labels(design: Design, case: Cohort, y: np.ndarray, rng: np.random.Generator) -> float:
-    """Return the largest change of held-out predictions of a fold by exchanging the labels inside this fold."""
+    """Return the largest change of held-out predictions by exchanging labels inside their fold (and stratum)."""
     target = "survival" if design.survival else "ordered" if design.numeric else "classes"
 
     def fitted(labels: np.ndarray, folds: np.ndarray | None) -> gm.GroundMetricEnsemble:
@@ -535,12 +542,14 @@ def _own_labels(design: Design, case: Cohort, y: np.ndarray, rng: np.random.Gene
     folds = fitted(y, None).folds_
     reference, change = fitted(y, folds).held_out_, 0.0
     for fold in np.unique(folds)[:3]:
-        labels, rows = y.copy(), np.flatnonzero(folds == fold)
-        patients = np.unique(case.patients[rows])
-        source = dict(zip(patients, rng.permutation(np.roll(patients, 1)), strict=True))
-        first = {patient: int(np.flatnonzero(case.patients == patient)[0]) for patient in patients}
-        labels[rows] = [y[first[source[case.patients[row]]]] for row in rows]
-        change = max(change, float(np.abs(fitted(labels, folds).held_out_ - reference)[rows].max()))
+        labels = y.copy()
+        for batch in np.unique(case.batches):  # with strata, labels are exchangeable within a stratum only
+            rows = np.flatnonzero((folds == fold) & (case.batches == batch))
+            patients = np.unique(case.patients[rows])
+            source = dict(zip(patients, np.roll(patients, 1 + int(rng.integers(2))), strict=True))
+            first = {patient: int(np.flatnonzero(case.patients == patient)[0]) for patient in patients}
+            labels[rows] = [y[first[source[case.patients[row]]]] for row in rows]
+        change = max(change, float(np.abs(fitted(labels, folds).held_out_ - reference)[folds == fold].max()))
     return change
 
 

@@ -29,9 +29,10 @@ NAMES = (
 class Association:
     """Statistics of labels on the label-free geometry of a cohort.
 
-    Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn by
-    name), because averages of more distributions vary less and would not be exchangeable with the others. Where labels
-    differ within groups (paired designs), differences between groups are removed; differences between strata always are.
+    Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn
+    by name), because averages of more distributions vary less and would not be exchangeable with the others. Where
+    labels differ within groups (paired designs), differences between groups are removed; differences between strata
+    always are.
 
     Parameters
     ----------
