@@ -1,7 +1,8 @@
 """Fast rows of the validity table: error rates that a correct implementation exceeds with probability below 1e-3.
 
-The defects that the limits guard against are far beyond them: a held-out accuracy of 0.89 with unequal numbers of cells,
-0.62 with a class of two, and 100 % rejections of an irrelevant batch. `make validity` measures all rows.
+The defects that the limits guard against are far beyond them: a held-out accuracy of 0.89 with unequal numbers of
+cells, predictions that change with labels of their own fold, 100 % rejections of an irrelevant batch. `make validity`
+measures all rows.
 """
 
 import sys
@@ -49,7 +50,7 @@ def standard_error(row):
 )
 def test_held_out_predictions_of_noise_are_at_chance(rows, name, n_cohorts):
     for row in rows.held_out(1, n_cohorts, [name]):
-        # The standard error of 12 cohorts is itself uncertain: four of them, not 3.3.
+        # Student with 11 degrees of freedom exceeds 4.4 standard errors (4 of those here) with probability 5e-4.
         assert row.measured <= row.nominal + 4.0 * standard_error(row), row
 
 

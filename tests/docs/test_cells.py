@@ -48,7 +48,8 @@ def check_spare(names):
 
 
 def check_new_patients(names):
-    assert names["test"].p == 0.05
+    assert names["test"].p <= 0.1
+    assert names["test"].p_values["held-out score"] == 0.05  # the smallest of 19 permutations
     planted = names["genes"].table()["feature"].str.startswith("PROG")
     assert planted.head(10).sum() >= 8
     truth = names["y"].loc[names["D"].names] == "disease"
