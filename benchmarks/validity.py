@@ -27,7 +27,7 @@ from validity_rows import Row, report
 import groundmetric as gm
 
 HERE = Path(__file__).resolve().parent
-PAGE, KEPT = HERE.parent / "docs" / "validity.md", HERE / "work" / "validity.json"
+PAGE, STORED = HERE.parent / "docs" / "validity.md", HERE / "work" / "validity.json"
 MODULES = ("validity_ensemble", "validity_interpret", "validity_evaluation")
 QUICK, LEAST_COHORTS = 1 / 12, 4
 
@@ -56,10 +56,10 @@ AREAS = {
 `held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out accuracy of `tl.learn`
 and the report. The prediction of a fold uses no label of the fold at any step: features, members, kernels,
 penalties and stacking weights come from the other folds. Exchanging the labels inside a fold therefore changes no
-prediction of this fold (with `strata`, inside a fold and stratum: whether members can be trained at all is decided
+prediction of this fold (with `strata`, inside a fold and stratum: whether members can be trained is decided
 for the cohort as a whole). Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
 a fold that happens to hold more of one class leaves fewer of it to train on. All samples are compared by equal
-numbers of cells, so that the number of cells is not a feature. `score_` weighs classes equally, with `strata`
+numbers of cells; the number of cells is not a feature. `score_` weighs classes equally, with `strata`
 within each stratum; accuracies here do the same.""",
     ),
     "new patients": (
@@ -67,7 +67,7 @@ within each stratum; accuracies here do the same.""",
         """\
 `predict_proba`, `predict` and `typicality`. They use all training labels. *Optimism* is the held-out score of the
 training patients minus the score of new patients of the same population; held-out models are trained on fewer
-patients, so that it should be at most 0. *Overconfidence* is the mean probability of the predicted class minus the
+patients, and it should be at most 0. *Overconfidence* is the mean probability of the predicted class minus the
 share of correct predictions; a negative value means that probabilities are too timid. Probabilities assume equally
 frequent classes; the rows with a prior give `prior=` for a population in which the first class has a frequency of
 0.1. `typicality` ranks the distance of a sample to the nearest training sample among those of the training samples,
@@ -126,7 +126,7 @@ cover the share under the learned metric, not the variation of the metric itself
         """\
 `get.importance`, `importance_low`, `importance_high`, `selected` and the columns of the report with these names.
 They describe the members of one ensemble: 95 % of the members lie between low and high, and `selected` is the share
-of members in which a feature is among the 20 most important. Members share patients, so these are no confidence
+of members in which a feature is among the 20 most important. Members share patients, so these are not confidence
 intervals and no tests: in noise, too, some feature is selected by nearly all members. The same is true of the
 intervals of `interpret.stability`, which are percentiles over refits on bootstrap samples. For error rates take
 `interpret.feature_significance`.""",
@@ -173,13 +173,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def page(kept: dict[str, Any]) -> str:
+def page(results: dict[str, Any]) -> str:
     """Return the text of docs/validity.md from the rows of all functions."""
-    rows = [row for entry in kept.values() for row in entry["rows"]]
-    seeds = sorted({entry["seed"] for entry in kept.values()})
+    rows = [row for entry in results.values() for row in entry["rows"]]
+    seeds = sorted({entry["seed"] for entry in results.values()})
     short = sum(not row["holds"] for row in rows)
     summary = f"{len(rows) - short} of {len(rows)} rows hold" + (f", {short} do not" if short else "")
-    minutes = sum(entry["seconds"] for entry in kept.values()) / 60
+    minutes = sum(entry["seconds"] for entry in results.values()) / 60
     text = [HEAD.format(minutes=max(minutes, 1), seed=", ".join(map(str, seeds)), summary=summary)]
     sections = [(AREAS[area], [row for row in rows if row["area"] == area]) for area in AREAS]
     single = [{**row, "number": f"`{row['area']}`: {row['number']}"} for row in rows if row["area"] not in AREAS]
@@ -202,7 +202,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no rows named {sorted(unknown)}: expected some of {list(available)}")
     warnings.simplefilter("ignore")
-    kept: dict[str, Any] = json.loads(KEPT.read_text()) if options.functions and KEPT.exists() else {}
+    results: dict[str, Any] = json.loads(STORED.read_text()) if options.functions and STORED.exists() else {}
     for name, function in available.items():
         if options.functions and name not in options.functions:
             continue
@@ -212,10 +212,10 @@ def main() -> int:
         print(f"{report(rows)}\n[{name}: {seconds:.0f} s]", flush=True)
         number = cohorts.get("n_cohorts")
         entries = [{**asdict(row), "holds": bool(row.holds), "cohorts": number} for row in rows]
-        kept[name] = {"seed": options.seed, "seconds": seconds, "version": gm.__version__, "rows": entries}
-        KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(json.dumps(kept, default=float))
-    ordered = {name: kept[name] for name in available if name in kept}
+        results[name] = {"seed": options.seed, "seconds": seconds, "version": gm.__version__, "rows": entries}
+        STORED.parent.mkdir(exist_ok=True)
+        STORED.write_text(json.dumps(results, default=float))
+    ordered = {name: results[name] for name in available if name in results}
     PAGE.write_text(page(ordered))
     short = [row for entry in ordered.values() for row in entry["rows"] if not row["holds"]]
     print(f"{len(short)} short; wrote {PAGE}")

@@ -22,8 +22,8 @@ from validity_rows import Row, error_rate, invariance, mean_limits, report, shar
 
 import groundmetric as gm
 
-# Tolerances, so that sampling error of the table alone seldom makes a row short: a row holds unless the confidence
-# limits exclude the nominal value by more than this.
+# Tolerances: a row holds unless the confidence limits exclude the nominal value by more than this. Without them, sampling
+# error alone would make one row in forty short.
 ACCURACY, LOG_PROBABILITY, R2, CALIBRATION = 0.02, 0.01, 0.02, 0.04
 SMALL = {"n_members": 4, "kinds": ("univariate", "anova")}
 DEFAULT: dict[str, Any] = {}
@@ -101,12 +101,12 @@ class Design:
         if self.cells is not None:
             ranks = np.searchsorted(np.quantile(values, [0.5]), labels) if self.numeric else labels
             cells = np.r_[np.array(self.cells)[ranks], np.repeat(max(self.cells), new.size)]
-        both = cohort(
+        drawn = cohort(
             rng, np.r_[labels, new], np.r_[patients, patients.max() + 1 + np.arange(new.size)],
             np.r_[batches, np.arange(new.size) % (batches.max() + 1)], cells=cells, **settings,
         )  # fmt: skip
         parts = np.split(np.arange(n + new.size), [n])
-        return tuple(Cohort(both.D[k], both.y[k], both.patients[k], both.batches[k]) for k in parts)  # type: ignore
+        return tuple(Cohort(drawn.D[k], drawn.y[k], drawn.patients[k], drawn.batches[k]) for k in parts)  # type: ignore
 
     def arguments(self, case: Cohort) -> dict[str, np.ndarray]:
         """Return `groups` and `strata` of a cohort, where the design has them."""
@@ -205,7 +205,7 @@ def balanced_accuracy(case: Cohort, predicted: np.ndarray) -> float:
 
 
 def modalities(seed: int, n_cohorts: int = 24) -> list[Row]:
-    """Held-out accuracy and score of two modalities without an effect, one of which has fewer cells in one class."""
+    """Held-out accuracy and score of two modalities without an effect; in one modality, a class has fewer cells."""
     values = []
     for r in range(n_cohorts):
         rng = np.random.default_rng([seed, 11, r])
@@ -443,11 +443,11 @@ def maps(seed: int, n_cohorts: int = 60) -> list[Row]:
 
 
 def relevance(seed: int, n_cohorts: int = 30) -> list[Row]:
-    """Intervals of `annotation_relevance`: three cell types, of which one or none differs between classes."""
+    """Intervals of `annotation_relevance`: three cell types; one or none differs between classes."""
     rows, y, types = [], np.repeat([0, 1], 8), np.tile([0, 1, 2], 10)
     centres = 3.0 * np.eye(3, 10)
     for k, effect in enumerate((0.0, 1.5)):
-        found = []
+        results = []
         for r in range(n_cohorts):
             rng = np.random.default_rng([seed, 19, k, r])
             points = centres[types] + rng.normal(size=(16, 30, 10)) + 0.3 * rng.normal(size=(16, 1, 10))
@@ -457,13 +457,13 @@ def relevance(seed: int, n_cohorts: int = 30) -> list[Row]:
             ensemble = gm.GroundMetricEnsemble(**SMALL, random_state=r).fit(D, y)
             result = gm.interpret.annotation_relevance(ensemble, D, y, np.tile(types, 16), n_draws=300, random_state=r)
             low, high = result.interval
-            found.append([result.total_interval[0] > 0, np.mean((low > 0) | (high < 0)),
+            results.append([result.total_interval[0] > 0, np.mean((low > 0) | (high < 0)),
                           np.mean((low[1:] > 0) | (high[1:] < 0)), low[0] <= 1.0 <= high[0]])  # fmt: skip
-        above, _, without, covered = np.array(found, dtype=float).T
+        above, _, excluded, covered = np.array(results, dtype=float).T
         design = f"3 cell types, {'one differs' if effect else 'no effect'}, 8 + 8"
         if effect:
             number = "interval of a type without effect excludes 0"
-            rows.append(error_rate("annotation_relevance", number, design, mean_limits(without), 0.05))
+            rows.append(error_rate("annotation_relevance", number, design, mean_limits(excluded), 0.05))
             number = "interval of the planted type contains its share"
             rows.append(at_least("annotation_relevance", number, design, covered, 0.95))
         else:
@@ -474,20 +474,20 @@ def relevance(seed: int, n_cohorts: int = 30) -> list[Row]:
 
 def importance(seed: int, n_cohorts: int = 16) -> list[Row]:
     """Columns "low", "high" and "selected" of `get.importance`, which describe members and promise no coverage."""
-    selected, inside = [], []
+    selected, covered = [], []
     for r in range(n_cohorts):
         rng = np.random.default_rng([seed, 20, r])
         noise, _ = Design(TWO).draw(rng, n_features=100)
         selected.append(_importance_table(noise, r)["selected"].max())
         first, second = (_importance_table(Design(TWO).draw(rng, n_features=100, **STRONG)[0], r) for _ in range(2))
         planted = [f"g{k:03d}" for k in range(STRONG["n_effect"])]
-        inside.append(
+        covered.append(
             second.loc[planted, "importance"].between(*(first.loc[planted, end] for end in ("low", "high"))).mean()
         )
     return [
         descriptive("get.importance", "largest `selected`, no effect", "8 + 8, 100 features", selected),
         descriptive(
-            "get.importance", "importance in another cohort within low … high", "8 + 8, 6 features differ", inside
+            "get.importance", "importance in another cohort within low … high", "8 + 8, 6 features differ", covered
         ),
     ]
 
@@ -518,15 +518,15 @@ def invariances(seed: int) -> list[Row]:
         )
     case, new = Design(TWO, cells=(60, 200), options=WEAK).draw(np.random.default_rng([seed, 22]), n_new=4)
     model = Design(TWO).model(0).fit(case.D, TWO)
-    together = model.predict_proba(new.D)
-    alone = np.vstack([model.predict_proba(new.D[[k]]) for k in range(len(new.D))])
+    in_one_call = model.predict_proba(new.D)
+    one_by_one = np.vstack([model.predict_proba(new.D[[k]]) for k in range(len(new.D))])
     order = np.random.default_rng([seed, 23]).permutation(16)
     shuffled = gm.GroundMetricEnsemble(**{**SMALL, "kinds": SMALL["kinds"][::-1]}, random_state=0)
     shuffled.fit(case.D[order], TWO[order])
     change = np.abs(shuffled.held_out_ - model.ensemble_.held_out_[order]).max()
     text = "change by the order of samples and of kinds"
     rows.append(invariance("held-out", text, "8 + 8, 60 v 200 cells", float(change)))
-    change = float(np.abs(together - alone).max())
+    change = float(np.abs(in_one_call - one_by_one).max())
     rows.append(invariance("new patients", "change by other samples in the call", "8 + 8, 60 v 200 cells", change))
     return rows
 
@@ -570,8 +570,8 @@ def main() -> int:
         if options.functions and function.__name__ not in options.functions:
             continue
         start = time.process_time()
-        given = {} if options.cohorts is None or function is invariances else {"n_cohorts": options.cohorts}
-        print(report(function(options.seed, **given)))
+        arguments = {} if options.cohorts is None or function is invariances else {"n_cohorts": options.cohorts}
+        print(report(function(options.seed, **arguments)))
         print(f"[{function.__name__}: {time.process_time() - start:.0f} s]", flush=True)
     return 0
 
