@@ -22,8 +22,8 @@ from validity_rows import Row, error_rate, invariance, mean_limits, report, shar
 
 import groundmetric as gm
 
-# Tolerances: a row holds unless the confidence limits exclude the nominal value by more than this. Without them, sampling
-# error alone would make one row in forty short.
+# Tolerances: a row holds unless the confidence limits exclude the nominal value by more than this. Without tolerances,
+# sampling error alone would make one row in forty short.
 ACCURACY, LOG_PROBABILITY, R2, CALIBRATION = 0.02, 0.01, 0.02, 0.04
 SMALL = {"n_members": 4, "kinds": ("univariate", "anova")}
 DEFAULT: dict[str, Any] = {}
