@@ -15,7 +15,7 @@ import numpy as np
 
 from .._internal.keyed import keyed_uniform
 from ..ensemble import Classes, Geometry
-from ..ensemble.views import EuclideanView, LinearView
+from ..ensemble.views import EuclideanView, LinearView, replace_diagonal
 
 # Features whose F statistics are averaged in one of the statistics.
 _N_TOP = 10
@@ -52,13 +52,14 @@ class Association:
         n = labels.size
         _, first = np.unique(groups, return_index=True)
         whole_groups = bool(np.all(labels == labels[first][groups]))
+        used = np.arange(n)
         if whole_groups and first.size < n:
-            average, count = np.zeros((first.size, n)), int(np.bincount(groups).min())
+            count = int(np.bincount(groups).min())
             order = keyed_uniform(geometry.names, geometry.scaling.seed, "group average")
-            for group in range(first.size):
-                rows = np.flatnonzero(groups == group)
-                average[group, rows[np.argsort(order[rows])[:count]]] = 1.0 / count
-            self._first = first
+            used = np.concatenate(
+                [sorted(np.flatnonzero(groups == g), key=order.__getitem__)[:count] for g in groups[first]]
+            )
+            average, self._first = np.kron(np.eye(first.size), np.full((1, count), 1.0 / count)), first
             blocks = None if strata is None else strata[first]
         else:
             average, self._first = np.eye(n), np.arange(n)
@@ -67,10 +68,13 @@ class Association:
                 pairs = np.column_stack([groups, np.zeros(n, np.intp) if strata is None else strata])
                 blocks = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         self._centre = _centring(self._first.size, blocks)
-        means = geometry.description.drawn.means() - geometry.scaling.centre
-        kernels = [means @ means.T, EuclideanView.fit(geometry).kernel(), LinearView.fit(geometry, "moments").kernel()]
+        means = (geometry.description.drawn.means() - geometry.scaling.centre)[used]
+        moments = LinearView.fit(geometry, "moments").x[used]
+        # The diagonal is that of the distributions in use: a nearby distribution of the same group would enlarge it.
+        transport = replace_diagonal(np.exp(-EuclideanView.fit(geometry).distances[np.ix_(used, used)]))
+        kernels = [means @ means.T, transport, moments @ moments.T]
         self._kernels = [self._centre @ average @ kernel @ average.T @ self._centre for kernel in kernels]
-        self._x = self._centre @ average @ LinearView.fit(geometry, "moments").x
+        self._x = self._centre @ average @ moments
         self._total = np.square(self._x).sum(axis=0)
 
     def statistics(self, target: Any) -> np.ndarray:
