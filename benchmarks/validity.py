@@ -45,7 +45,8 @@ a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability it
 promise nothing are *descriptive*.
 
 `make validity` measures everything again and writes this page ({minutes:.0f} minutes on one core); `make validity
-QUICK=1` takes a twelfth of the cohorts. The tables below have seed {seed}; {summary}.
+QUICK=1` takes a twelfth of the cohorts. The tables below have seed {seed}{scope}; the last column is the number of
+simulated cohorts. {summary}.
 """
 
 # Heading and text of each area, in the order of the page.
@@ -179,8 +180,10 @@ def page(results: dict[str, Any]) -> str:
     seeds = sorted({entry["seed"] for entry in results.values()})
     short = sum(not row["holds"] for row in rows)
     summary = f"{len(rows) - short} of {len(rows)} rows hold" + (f", {short} do not" if short else "")
-    minutes = sum(entry["seconds"] for entry in results.values()) / 60
-    text = [HEAD.format(minutes=max(minutes, 1), seed=", ".join(map(str, seeds)), summary=summary)]
+    minutes = sum(entry["seconds"] / entry["share"] for entry in results.values()) / 60
+    shares = [entry["share"] for entry in results.values()]
+    scope = f" and {min(shares):.0%} to {max(shares):.0%} of the cohorts of a full run" if min(shares) < 1 else ""
+    text = [HEAD.format(minutes=max(minutes, 1), seed=", ".join(map(str, seeds)), scope=scope, summary=summary)]
     sections = [(AREAS[area], [row for row in rows if row["area"] == area]) for area in AREAS]
     single = [{**row, "number": f"`{row['area']}`: {row['number']}"} for row in rows if row["area"] not in AREAS]
     for (heading, words), chosen in [*sections, (OTHERS, single)]:
@@ -212,7 +215,14 @@ def main() -> int:
         print(f"{report(rows)}\n[{name}: {seconds:.0f} s]", flush=True)
         number = cohorts.get("n_cohorts")
         entries = [{**asdict(row), "holds": bool(row.holds), "cohorts": number} for row in rows]
-        results[name] = {"seed": options.seed, "seconds": seconds, "version": gm.__version__, "rows": entries}
+        measured = number / number_of_cohorts(function, 1.0)["n_cohorts"] if number else 1.0
+        results[name] = {
+            "seed": options.seed,
+            "share": measured,
+            "seconds": seconds,
+            "version": gm.__version__,
+            "rows": entries,
+        }
         STORED.parent.mkdir(exist_ok=True)
         STORED.write_text(json.dumps(results, default=float))
     ordered = {name: results[name] for name in available if name in results}
