@@ -80,7 +80,7 @@ def coverage_row(number: str, design: str, inside: Sequence[bool]) -> Row:
     return Row("evaluation.compare", number, design, *limits, 0.95, limits[2] >= LEAST_COVERAGE)
 
 
-def coverage(seed: int) -> list[Row]:
+def coverage(seed: int, n_cohorts: int = N_COHORTS) -> list[Row]:
     """Coverage of the score on new patients by intervals of scores, for several designs."""
     designs = [
         (n, share, effect, 1, cv, 2)
@@ -98,7 +98,7 @@ def coverage(seed: int) -> list[Row]:
         y = labels_of(n, share, n_classes)
         expected = truth(methods, y, effect, per_patient, cv, seed)
         inside = {(name, score): [] for name in methods for score in SCORES}
-        for r in range(N_COHORTS):
+        for r in range(n_cohorts):
             D, labels, patients = cohort(np.random.default_rng([seed, 2, k, r]), y, effect, per_patient)
             cut = splits_of(cv, labels, patients, r)
             found = evaluation.compare(methods, D, labels, cv=cut, groups=patients, points=False)
@@ -115,14 +115,14 @@ def coverage(seed: int) -> list[Row]:
     return rows
 
 
-def differences(seed: int) -> list[Row]:
+def differences(seed: int, n_cohorts: int = N_COHORTS) -> list[Row]:
     """Coverage of intervals of differences between methods, and p-values of methods that are equally good."""
     rows, methods = [], {"5-NN": Euclidean(), "logistic regression": PseudobulkLogistic(C=1.0)}
     for k, (n, effect) in enumerate([(20, 0.6), (40, 0.6), (40, 1.2)]):
         y = labels_of(n, 0.5)
         expected = truth(methods, y, effect, 1, "5 folds", seed)
         inside: dict[str, list[bool]] = {score: [] for score in SCORES}
-        for r in range(N_COHORTS):
+        for r in range(n_cohorts):
             D, labels, patients = cohort(np.random.default_rng([seed, 3, k, r]), y, effect)
             found = evaluation.compare(methods, D, labels, cv=splits_of("5 folds", labels, patients, r), points=False)
             for score in SCORES:
@@ -133,7 +133,7 @@ def differences(seed: int) -> list[Row]:
             coverage_row(f"interval of a difference, {score}", f"{n} patients, effect {effect:g}, 5 folds", hits)
             for score, hits in inside.items()
         ]
-        rows += _equal_methods(seed, n, effect, k)
+        rows += _equal_methods(seed, n, effect, k, n_cohorts)
     return rows
 
 
@@ -148,11 +148,11 @@ class Columns(Euclidean):
         return self
 
 
-def _equal_methods(seed: int, n: int, effect: float, k: int) -> list[Row]:
+def _equal_methods(seed: int, n: int, effect: float, k: int, n_cohorts: int) -> list[Row]:
     y = labels_of(n, 0.5)
     methods = {"one": Columns(0, N_FEATURES), "other": Columns(N_FEATURES, 2 * N_FEATURES)}
     small: dict[str, list[bool]] = {score: [] for score in SCORES}
-    for r in range(N_COHORTS):
+    for r in range(n_cohorts):
         random = np.random.default_rng([seed, 4, k, r])
         x = np.hstack([cohort(random, y, effect)[0].points for _ in range(2)])
         D = gm.Distributions(x, np.arange(n))
@@ -166,13 +166,13 @@ def _equal_methods(seed: int, n: int, effect: float, k: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def numbers_of_points(seed: int) -> list[Row]:
+def numbers_of_points(seed: int, n_cohorts: int = 30) -> list[Row]:
     """Held-out balanced accuracy where classes differ in the number of points per distribution only."""
     y = np.repeat([0, 1], 8)
     sizes = np.where(y == 0, 30, 90)
     methods = {"Euclidean": Euclidean(), "GroundMetricLearner": gm.GroundMetricLearner(max_epochs=10, random_state=0)}
     values: dict[str, list[float]] = {name: [] for name in (*methods, "classifier")}
-    for r in range(30):
+    for r in range(n_cohorts):
         random = np.random.default_rng([seed, 5, r])
         x = np.repeat(0.2 * random.normal(size=(16, 40)), sizes, axis=0) + random.normal(size=(sizes.sum(), 40))
         D = gm.Distributions(x, np.repeat([f"s{i}" for i in range(16)], sizes))
@@ -204,7 +204,7 @@ def names(seed: int) -> list[Row]:
     return [invariance("evaluation.vote", "change of votes", "labels and columns in another order", change)]
 
 
-ROWS: list[Callable[[int], list[Row]]] = [coverage, differences, numbers_of_points, names]
+ROWS: list[Callable[..., list[Row]]] = [coverage, differences, numbers_of_points, names]
 
 
 def main() -> int:

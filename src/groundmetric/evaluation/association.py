@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.keyed import keyed_uniform
 from ..ensemble import Classes, Geometry
-from ..ensemble.views import EuclideanView
+from ..ensemble.views import EuclideanView, replace_diagonal
 
 # Share of features that differ, and variance of their standardised differences, in the likelihood ratio.
 _SHARE, _VARIANCE = 0.1, 5.0
@@ -41,8 +42,10 @@ WEIGHTS = {
 class Association:
     """Statistics of labels on the label-free geometry of a cohort.
 
-    Patients are the units: distributions of a group with one label are averaged. Where labels differ within groups
-    (paired designs), differences between groups are removed; differences between strata always are.
+    Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn
+    by name), because averages of more distributions vary less and would not be exchangeable with the others. Where
+    labels differ within groups (paired designs), differences between groups are removed; differences between strata
+    always are.
 
     Parameters
     ----------
@@ -62,11 +65,14 @@ class Association:
         n = labels.size
         _, first = np.unique(groups, return_index=True)
         whole_groups = bool(np.all(labels == labels[first][groups]))
+        used = np.arange(n)
         if whole_groups and first.size < n:
-            average = np.zeros((first.size, n))
-            average[groups, np.arange(n)] = 1.0
-            average /= average.sum(axis=1, keepdims=True)
-            self._first = first
+            count = int(np.bincount(groups).min())
+            order = keyed_uniform(geometry.names, geometry.scaling.seed, "group average")
+            used = np.concatenate(
+                [sorted(np.flatnonzero(groups == g), key=order.__getitem__)[:count] for g in groups[first]]
+            )
+            average, self._first = np.kron(np.eye(first.size), np.full((1, count), 1.0 / count)), first
             blocks = None if strata is None else strata[first]
         else:
             average, self._first = np.eye(n), np.arange(n)
@@ -76,11 +82,12 @@ class Association:
                 blocks = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         self._centre = _centring(self._first.size, blocks)
         self._degrees = round(float(np.trace(self._centre)))
-        means = geometry.description.drawn.means() - geometry.scaling.centre
-        self._means, self._deviations = (
-            self._centre @ average @ _standardised(x) for x in (means, geometry.description.deviations)
-        )
-        kernels = [means @ means.T, EuclideanView.fit(geometry).kernel()]
+        means = (geometry.description.drawn.means() - geometry.scaling.centre)[used]
+        deviations = geometry.description.deviations[used]
+        self._means, self._deviations = (self._centre @ average @ _standardised(x) for x in (means, deviations))
+        # The diagonal is that of the distributions in use: a nearby distribution of the same group would enlarge it.
+        transport = replace_diagonal(np.exp(-EuclideanView.fit(geometry).distances[np.ix_(used, used)]))
+        kernels = [means @ means.T, transport]
         self._kernels = [self._centre @ average @ kernel @ average.T @ self._centre for kernel in kernels]
         self._kernels.append(self._deviations @ self._deviations.T)
 
