@@ -16,11 +16,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 from validity_rows import Row, error_rate, invariance, mean_limits, report, share_limits
 
 import groundmetric as gm
 from groundmetric import evaluation
 from groundmetric.baselines import Euclidean, PseudobulkLogistic
+from groundmetric.estimators import GroundMetricMethod
 from groundmetric.evaluation.scores import SCORES
 
 N_COHORTS, N_TRUTH, N_FEATURES, N_SHIFTED = 150, 100, 20, 5
@@ -137,7 +139,7 @@ def differences(seed: int, n_cohorts: int = N_COHORTS) -> list[Row]:
     return rows
 
 
-class Columns(Euclidean):
+class Columns(GroundMetricMethod, BaseEstimator):
     """Euclidean distance on a range of columns: two of them see independent features of equal effect."""
 
     def __init__(self, first: int = 0, last: int = N_FEATURES) -> None:
