@@ -13,7 +13,8 @@ QUICK = {"n_cells": 30, "max_epochs": 3}
 
 def distributions(adata):
     values = adata.X.toarray()
-    return gm.Distributions(values[:, values.var(axis=0) > values.var(axis=0).mean()], adata.obs["sample"].astype(str))
+    selected = values.var(axis=0) > values.var(axis=0).mean()
+    return gm.Distributions(values[:, selected], adata.obs["sample"].astype(str), features=adata.var_names[selected])
 
 
 @pytest.mark.parametrize("kind", ["single", "ensemble"])

@@ -109,7 +109,10 @@ def _pack_view(view: View, prefix: str, arrays: dict[str, np.ndarray]) -> dict[s
 
 
 def _pack_distributions(D: Distributions) -> dict[str, np.ndarray]:
-    return {"bounds": D.bounds, "weights": D.weights, "uniform": D.uniform, "points": np.asarray(D.points)}
+    return {
+        "bounds": D.bounds, "weights": D.weights, "uniform": D.uniform, "points": np.asarray(D.points),
+        "order": D.order,
+    }  # fmt: skip
 
 
 def unpack_predictor(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_features: int) -> Predictor:
@@ -270,7 +273,12 @@ class Reader:
         if np.any(weights < 0) or not np.allclose(sums, 1.0):
             raise Damaged(f"{prefix}.weights are not masses of sum 1")
         D = Distributions(points, np.repeat(np.arange(n), np.diff(bounds)))
-        D.weights, D.uniform = weights, uniform
+        order = self.arrays[f"{prefix}.order"]
+        if order.shape != (n_points,) or order.dtype.kind not in "iu" or np.any(order < 0):
+            raise Damaged(f"{prefix}.order has shape {order.shape}: expected rows of the input of ({n_points},) points")
+        if np.unique(order).size < n_points:
+            raise Damaged(f"{prefix}.order names a row twice")
+        D.weights, D.uniform, D.order = weights, uniform, order.astype(np.intp)
         return D
 
 
