@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-neural test-versions lint docs picture bundle paper bench bench-scale fuzz clean
+.PHONY: demo test test-neural test-versions lint docs picture bundle paper bench bench-scale validity fuzz clean
 
 # Each kind of environment is installed once, and again when pyproject.toml changes.
 .venv/.%: pyproject.toml
@@ -76,6 +76,12 @@ bench: .venv/.bench
 
 bench-scale: .venv/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/scale.py
+
+# Error rates, optimism and coverage of every reported number: docs/validity.md. `make validity QUICK=1` takes a twelfth of
+# the cohorts.
+QUICK ?=
+validity: .venv/.test
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/validity.py $(if $(QUICK),--quick)
 
 # Random attacks, outside of the tests: docs/certified.md. A failure prints the line that repeats it.
 MINUTES ?= 60

@@ -24,7 +24,7 @@ import groundmetric as gm
 from groundmetric._anndata.cohort import Labelled, read_cohort
 from groundmetric._internal.tables import markdown, p_value
 from groundmetric.estimators.preprocessing import SelectedFeatures
-from groundmetric.evaluation.statistics import Difference, sure_as
+from groundmetric.evaluation.statistics import Difference
 
 OURS, OTHERS = "groundmetric", ("Euclid", "pseudobulk")
 POINTS, FEWEST = 60, 20  # cells of a sample: drawn at most; with fewer it is left out
@@ -107,8 +107,11 @@ def lead(parts: np.ndarray, n_splits: int, bounded: bool) -> Difference:
     error *= np.sqrt(1.0 + n_splits / (n_splits - 1.0))
     reach = float(stats.t.ppf(0.975, parts.size - 1)) * error
     p = float(2.0 * stats.t.sf(abs(mean) / error, parts.size - 1)) if error > 0 else float(mean == 0.0)
-    found = Difference(mean, mean - reach, mean + reach, p, "corrected t")
-    return sure_as(found, parts.size) if bounded else found
+    if bounded:  # no p-value below that of a sign test, and Tango's interval where all pairs agree, z² / (n + z²)
+        p = max(p, min(1.0, 2.0 ** (1.0 - parts.size)))
+        reach = reach if reach > 0.0 else 1.96**2 / (parts.size + 1.96**2)
+        return Difference(mean, max(-1.0, mean - reach), min(1.0, mean + reach), p, "corrected t")
+    return Difference(mean, mean - reach, mean + reach, p, "corrected t")
 
 
 def row(name: str, what: str, found: list[dict[str, Scores]], y: np.ndarray, patients: np.ndarray, n_splits: int):

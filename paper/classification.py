@@ -323,6 +323,6 @@ def _leads(found: dict[str, Any]) -> str:
         rows.append(cells)
     head = ["against", *(text for data in found for text in (f"{data}: lead of {SEARCH}", "p (Holm)"))]
     return (
-        "Paired over the splits, patient level (corrected resampled t, 95 % interval; where no split differed, "
+        "Paired over the splits, patient level (95 % interval; where no split differed, "
         "that of as many pairs as there are distributions, none of which differ):\n\n" + markdown(head, rows)
     )

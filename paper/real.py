@@ -220,7 +220,7 @@ INTRODUCTION = """
     leading principal components, found in each training part. 5-NN votes are weighted by one over the distance, and
     where a set is judged by balanced accuracy, also by one over the number of training samples of their class (and
     the logistic regression likewise): leaving a sample out takes a vote from its own class, which pulls plain votes
-    below chance. Scores are those of pooled predictions, with a bootstrap interval over patients (over samples where
+    below chance. Scores are those of pooled predictions, with a 95 % interval for new patients (samples where
     there is one of each). Silhouettes are those of the labels on distances between held-out samples, mean over
     splits. Where there are more than 200 samples, the search holds out once and tries 9 settings for 20 epochs, to
     keep its time in check. Seconds are by the clock, on a machine that did other work as well. Intervals are wide:

@@ -434,3 +434,13 @@ def test_common_size_uses_effective_sizes():
     assert D.effective_sizes[0] == 30
     assert D.effective_sizes[1] < 5
     assert D.common_size() == 8  # half the median, which is below 10
+
+
+def test_common_size_is_that_of_a_class_of_small_distributions():
+    def common_size(sizes):
+        return gm.Distributions(np.zeros((sum(sizes), 1)), np.repeat(range(len(sizes)), sizes)).common_size()
+
+    assert common_size([5] * 8 + [40] * 8) == 5
+    assert common_size([5] + [40] * 15) == 10
+    assert common_size([1, 6] + [40] * 14) == 6
+    assert common_size([7]) == 7

@@ -63,6 +63,11 @@ def pairwise_distances(
 
     `bounded_distances` returns the same values with bounds of the optimal ones and the status of the solves.
 
+    Distances are exact for the points given. As estimates of the distance between the distributions that the points are
+    drawn from, they are too large, the more so the fewer the points: two samples of the same distribution are at a
+    distance above 0, which falls as their numbers of points grow. Where numbers of points differ between distributions,
+    compare equal numbers: ``pairwise_distances(D.equalize())``.
+
     Parameters
     ----------
     A : Distributions or array of shape (n_points, n_features)
@@ -279,6 +284,10 @@ def kneighbors(
     Where the metric is a projection to at most 100 components (the Euclidean metric has one per feature), lower bounds
     rule most pairs out without a solve: the distance between means, transport along a few lines, and potentials that
     the costs allow. `search_neighbors` counts the pairs that were solved. Under any other metric all pairs are solved.
+
+    Distances grow as distributions have fewer points (see `pairwise_distances`), so that distributions of many points
+    are among the nearest of all others. Where numbers of points differ, search among equal numbers:
+    ``n = B.common_size()``, ``kneighbors(A.equalize(n), B.equalize(n))``.
 
     Parameters
     ----------

@@ -32,6 +32,8 @@ _BLOCK = 8192
 _NAMED = 5
 # Distributions of fewer points do not lower the number of points that all are compared with.
 _LEAST_COMMON = 10
+# Share of the distributions that may have fewer points than the common number.
+_SHARE_SMALLER = 0.1
 
 
 class SmallSampleWarning(UserWarning):
@@ -57,10 +59,10 @@ class SmallSampleWarning(UserWarning):
     def __str__(self) -> str:
         more = len(self.names) - _NAMED
         shown = ", ".join(repr(name) for name in self.names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        count = "1 distribution has" if len(self.names) == 1 else f"{len(self.names)} distributions have"
         return (
-            f"{len(self.names)} distributions have fewer than {self.n} points ({shown}): their distances are larger "
-            f"than those of the others for this reason alone; exclude them, D[D.sizes >= {self.n}], or compare all by "
-            "fewer points"
+            f"{count} fewer than {self.n} points ({shown}), which makes distances to all others larger: exclude small "
+            f"distributions, D[D.sizes >= {self.n}], or compare all by fewer points"
         )
 
 
@@ -343,8 +345,10 @@ class Distributions:
         """Return a number of points that all distributions can be compared with.
 
         Empirical Wasserstein distances grow as distributions have fewer points, so that distributions of different
-        sizes are compared by equal numbers of points. This is the smallest (effective) size, but at least 10 or half
-        the median size, whichever is less: a few very small distributions do not decide for all.
+        sizes are compared by equal numbers of points. This is the smallest (effective) size, except that one
+        distribution, or a tenth of them, may be smaller than the result if it is at most 10 and half the median size:
+        a few very small distributions do not decide for all. If more were smaller, as when one class has few points,
+        their number of points would act as a feature.
 
         Parameters
         ----------
@@ -362,8 +366,9 @@ class Distributions:
         >>> D.common_size(), D.common_size(max_points=20)
         (30, 20)
         """
-        sizes = np.floor(self.effective_sizes + 1e-6)
-        size = max(int(sizes.min()), int(min(_LEAST_COMMON, np.median(sizes) // 2)), 1)
+        sizes = np.sort(np.floor(self.effective_sizes + 1e-6))
+        n_smaller = min(max(1, int(_SHARE_SMALLER * len(sizes))), len(sizes) - 1)
+        size = max(int(sizes[0]), int(min(_LEAST_COMMON, np.median(sizes) // 2, sizes[n_smaller])), 1)
         return size if max_points is None else min(size, int(max_points))
 
     def equalize(self, n: int | None = None, *, random_state: RandomState = 0) -> Distributions:

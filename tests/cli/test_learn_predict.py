@@ -61,7 +61,7 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     told = capsys.readouterr()
     assert told.out.startswith("learned from    6 samples (3 control, 3 disease)")
     assert [line[:16].strip() for line in told.out.splitlines()] == [
-        "learned from", "features", "training", "held out", "what counts", "most important",
+        "learned from", "cell numbers", "features", "training", "held out", "what counts", "most important",
     ]  # fmt: skip
     assert "loss" not in told.out
     assert "\r" not in told.err  # no progress bar where there is no terminal

@@ -257,9 +257,9 @@ def test_statistics_are_named():
     assert set(score.p_values) == {"held-out score", "map separation"}
     assert score.combined == ("held-out score",)
     assert score.p == score.p_values["held-out score"]
-    assert len(association.p_values) == 5
+    assert len(association.p_values) == 6
     assert association.combined == tuple(association.p_values)
-    assert association.score == "PERMANOVA of means"
+    assert association.score == "association"
     assert set(combined.p_values) == {*score.p_values, *association.p_values}
     assert combined.combined == (*score.combined, *association.combined)
     assert combined.statistic == score.statistic

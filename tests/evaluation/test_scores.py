@@ -1,6 +1,7 @@
 """Votes, scores and clusters: scikit-learn's where it has them, known answers, absent classes."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -342,3 +343,23 @@ def test_identical_items_are_one_cluster():
 def test_what_cannot_be_clustered_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_votes_match_labels_to_columns_by_name():
+    names, x = [f"s{i}" for i in range(8)], np.r_[0:4, 50:54] / 10
+    y, order = pd.Series(list("aaaabbbb"), index=names), [4, 0, 5, 1, 6, 2, 7, 3]
+    d = pd.DataFrame(np.abs(x[:, None] - x), index=names, columns=names)
+    for query in (d, d.loc[["s6", "s0"]]):
+        expected = vote(query.to_numpy(), y.to_numpy(), ["a", "b"], n_neighbors=3)
+        for labels in (y, y.iloc[order], y.iloc[order].to_dict(), y.to_numpy()):
+            assert_array_equal(vote(query, labels, ["a", "b"], n_neighbors=3), expected)
+        shuffled = query[[names[i] for i in order]]
+        for labels in (y, y.iloc[order], y.to_dict()):
+            assert_array_equal(vote(shuffled, labels, ["a", "b"], n_neighbors=3), expected)
+    with pytest.raises(ValueError, match="names other than the 8 columns of distances"):
+        vote(d, y.rename({"s0": "t0"}), ["a", "b"])
+    with pytest.raises(ValueError, match="mapping by name"):
+        vote(d.to_numpy(), y.to_dict(), ["a", "b"])
+    assert_array_equal(
+        vote(d.to_numpy(), y.iloc[order], ["a", "b"]), vote(d.to_numpy(), y.to_numpy()[order], ["a", "b"])
+    )

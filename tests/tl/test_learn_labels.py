@@ -13,6 +13,7 @@ QUICK = {"n_cells": 30, "max_epochs": 3}
 
 def distributions(adata):
     values = adata.X.toarray()
+    # Equal numbers of points are drawn by the names of samples and features.
     selected = values.var(axis=0) > values.var(axis=0).mean()
     return gm.Distributions(values[:, selected], adata.obs["sample"].astype(str), features=adata.var_names[selected])
 

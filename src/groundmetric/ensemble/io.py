@@ -109,6 +109,7 @@ def _pack_view(view: View, prefix: str, arrays: dict[str, np.ndarray]) -> dict[s
 
 
 def _pack_distributions(D: Distributions) -> dict[str, np.ndarray]:
+    # The rows of the input that the points come from: a report looks up the cell types of the drawn cells by them.
     return {
         "bounds": D.bounds, "weights": D.weights, "uniform": D.uniform, "points": np.asarray(D.points),
         "order": D.order,
@@ -275,7 +276,7 @@ class Reader:
         D = Distributions(points, np.repeat(np.arange(n), np.diff(bounds)))
         order = self.arrays[f"{prefix}.order"]
         if order.shape != (n_points,) or order.dtype.kind not in "iu" or np.any(order < 0):
-            raise Damaged(f"{prefix}.order has shape {order.shape}: expected rows of the input of ({n_points},) points")
+            raise Damaged(f"{prefix}.order has shape {order.shape}, expected ({n_points},) row numbers")
         if np.unique(order).size < n_points:
             raise Damaged(f"{prefix}.order names a row twice")
         D.weights, D.uniform, D.order = weights, uniform, order.astype(np.intp)

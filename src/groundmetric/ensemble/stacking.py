@@ -57,7 +57,10 @@ class KernelModel:
             scale, axes, x = 1.0, np.zeros((len(kernel), 1)), np.zeros((len(kernel), 1))
         else:
             values, vectors = np.linalg.eigh(centred / scale)
-            kept = np.flatnonzero(values > 1e-6 * max(float(values[-1]), 1e-12))[-_MAX_AXES:]
+            # Kernels of averaged distances are not positive definite. Eigenvalues up to the size of the most negative
+            # one are noise: new distributions have large coordinates on their axes, which makes predictions extreme.
+            noise = max(1e-6 * float(values[-1]), -float(values[0]), 1e-18)
+            kept = np.flatnonzero(values >= min(noise, float(values[-1])))[-_MAX_AXES:]
             roots = np.sqrt(values[kept])
             axes, x = vectors[:, kept] / roots, vectors[:, kept] * roots
         x = np.column_stack([x, np.ones(len(kernel))])

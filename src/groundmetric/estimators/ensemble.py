@@ -231,7 +231,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     distances_ : array of shape (n_distributions, n_distributions)
         Distances between training distributions, averaged over views; each pair is measured by members that were
         trained on neither. All members share features that are associated with the labels by chance, so a map of noise
-        may still look separated: see `groundmetric.evaluation.separation_test`.
+        may still look separated: `p_values["map separation"]` of `evaluation.permutation_test` accounts for this.
     folds_ : array of int of shape (n_distributions,)
         Cross-validation fold of each distribution.
     members_ : list of Member

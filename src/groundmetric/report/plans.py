@@ -272,6 +272,8 @@ def _bags(run: Run, cells: DrawnCells, type_key: str) -> tuple[list[str], list[s
     bags = []
     for view, member in members:
         D = view.description.columns(member.columns)
+        if D.order.max() >= kinds.size:
+            raise ValueError("the run's predictor belongs to other cells: learn again")
         metric = GroundMetric(np.diag(member.weights))
         bags.append(Bag(D, kinds[D.order], metric, member.trained_on))
     return types.tolist(), names, bags

@@ -1,0 +1,236 @@
+"""Table of error rates, optimism and coverage of every number that a user reads; writes docs/validity.md.
+
+    OMP_NUM_THREADS=1 python benchmarks/validity.py [--quick] [--seed 0] [module.function ...]
+
+`make validity` runs all rows, `make validity QUICK=1` a twelfth of the cohorts. Rows are kept in
+benchmarks/work/validity.json after each function: a call that names functions measures these again, and writes the page
+from their rows and the kept rows of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from validity_rows import Row, report
+
+import groundmetric as gm
+
+HERE = Path(__file__).resolve().parent
+PAGE, STORED = HERE.parent / "docs" / "validity.md", HERE / "work" / "validity.json"
+MODULES = ("validity_ensemble", "validity_interpret", "validity_evaluation")
+QUICK, LEAST_COHORTS = 1 / 12, 4
+
+HEAD = """# Error rates of every number
+
+A p-value, an interval or a held-out score is only useful if it keeps its promise. This page measures the promises
+on simulated cohorts whose truth is known: how often a test rejects where labels have no effect, how much a held-out
+score exceeds the score on new patients, how often an interval contains the truth.
+
+Cohorts are Gaussian unless a design says otherwise: the cells of a sample scatter around the mean of the sample,
+sample means around the mean of their patient, and patients around the mean of their class and batch. *Measured* is
+the mean over simulated cohorts with 95 % confidence limits, *nominal* is the value that the number promises. A row
+*holds* unless the limits exclude the promise by more than a small tolerance: a rate may exceed its nominal value by
+a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Numbers that
+promise nothing are *descriptive*.
+
+`make validity` measures everything again and writes this page ({minutes:.0f} minutes on one core); `make validity
+QUICK=1` takes a twelfth of the cohorts. The tables below have seed {seed}{scope}; the last column is the number of
+simulated cohorts. {summary}.
+"""
+
+# Heading and text of each area, in the order of the page.
+AREAS = {
+    "held-out": (
+        "Held-out predictions",
+        """\
+`held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out accuracy of `tl.learn`
+and the report. The prediction of a fold uses no label of the fold at any step: features, members, kernels,
+penalties and stacking weights come from the other folds. Exchanging the labels inside a fold therefore changes no
+prediction of this fold (with `strata`, inside a fold and stratum: whether members can be trained is decided
+for the cohort as a whole). Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
+a fold that happens to hold more of one class leaves fewer of it to train on. All samples are compared by equal
+numbers of cells; the number of cells is not a feature. `score_` weighs classes equally, with `strata`
+within each stratum; accuracies here do the same.""",
+    ),
+    "new patients": (
+        "Predictions for new patients",
+        """\
+`predict_proba`, `predict` and `typicality`. They use all training labels. *Optimism* is the held-out score of the
+training patients minus the score of new patients of the same population; held-out models are trained on fewer
+patients, and it should be at most 0. *Overconfidence* is the mean probability of the predicted class minus the
+share of correct predictions; a negative value means that probabilities are too timid. Probabilities assume equally
+frequent classes; the rows with a prior give `prior=` for a population in which the first class has a frequency of
+0.1. `typicality` ranks the distance of a sample to the nearest training sample among those of the training samples,
+and uses no label. With more features than the 50 principal components of the training samples, new samples seem
+nearer than training samples: `typicality` is then conservative, and a large value does not show that a sample is
+usual.""",
+    ),
+    "permutation_test": (
+        "Permutation test of an ensemble",
+        """\
+`evaluation.permutation_test` permutes labels among the units that the design allows (patients, samples of a
+patient, within strata), fits the given ensemble again with its own settings, and combines the held-out score with
+five statistics of association. Under no effect p-values are uniform. Power is compared with PERMANOVA of the sample
+means and with the largest t statistic of the sample means.""",
+    ),
+    "map": (
+        "Maps",
+        """\
+`distances_`, `tl.samples` and the map of the report. Each pair of samples is measured by members that were trained
+on neither sample. All members still share features that are associated with the labels by chance, so a map of noise
+looks separated more often than a test that takes the distances as given expects: at most 20 % instead of 5 % of
+cohorts. The p-value of the separation, `p_values["map separation"]` of the permutation test, refits the ensemble
+with permuted labels and keeps its level (see the previous table).""",
+    ),
+    "feature_significance": (
+        "Significance of features",
+        """\
+`interpret.feature_significance` and the column q of the report. Each feature is tested alone with the patient as
+unit; strata are removed from the statistic, and labels are permuted as in the permutation test. q-values control
+the expected share of false discoveries (FDR).""",
+    ),
+    "batch_effects": (
+        "Batch effects",
+        """\
+`interpret.batch_effects` and the table of batches in the report test whether nearby samples share a batch, and
+whether batch and label are associated. Batches are permuted among samples of one label, patients undivided.""",
+    ),
+    "evaluation.compare": (
+        "Scores of compared methods",
+        """\
+`evaluation.compare`, `groundmetric evaluate` and the scores of the report. Methods are fitted to the training part
+of each split and scored on its test part. The 95 % intervals cover the score on new patients of the same
+population, of the method trained on cohorts of the size of the training parts, with a coverage of at least 92 %.
+They do not cover the score of the one model that is trained on the whole cohort. Tests of differences are paired
+over patients.""",
+    ),
+    "annotation_relevance": (
+        "Relevance of cell types",
+        """\
+`interpret.annotation_relevance` and the shares of cell types in the report. Given an ensemble, two samples are
+compared under members that were trained on neither. Intervals draw patients anew and hold the metric fixed: they
+cover the share under the learned metric, not the variation of the metric itself.""",
+    ),
+    "get.importance": (
+        "Importance of features",
+        """\
+`get.importance`, `importance_low`, `importance_high`, `selected` and the columns of the report with these names.
+They describe the members of one ensemble: 95 % of the members lie between low and high, and `selected` is the share
+of members in which a feature is among the 20 most important. Members share patients, so these are not confidence
+intervals and no tests: in noise, too, some feature is selected by nearly all members. The same is true of the
+intervals of `interpret.stability`, which are percentiles over refits on bootstrap samples. For error rates take
+`interpret.feature_significance`.""",
+    ),
+}
+
+
+# Areas of single rows, which share a section.
+OTHERS = ("Further rows", "Held-out accuracy of other methods with unequal numbers of points, and labels by name.")
+
+
+def functions() -> Iterator[tuple[str, Callable[..., list[Row]]]]:
+    """Yield the name and the function of all rows, of the modules that exist."""
+    for module in MODULES:
+        if (HERE / f"{module}.py").exists():
+            for function in importlib.import_module(module).ROWS:
+                yield f"{module.removeprefix('validity_')}.{function.__name__}", function
+
+
+def number_of_cohorts(function: Callable[..., list[Row]], share: float) -> dict[str, int]:
+    """Return the argument `n_cohorts` of a function; empty if it has none."""
+    parameters = inspect.signature(function).parameters
+    if "n_cohorts" not in parameters:
+        return {}
+    default = int(parameters["n_cohorts"].default)
+    return {"n_cohorts": default if share >= 1 else max(LEAST_COHORTS, round(default * share))}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| number | design | measured [95 %] | nominal | holds | cohorts |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        digits = 3 if abs(row["measured"]) < 1e3 else 0
+        measured = "{measured:.{d}f} [{low:.{d}f}, {high:.{d}f}]".format(**row, d=digits)
+        exact = row["low"] == row["high"] and row["cohorts"] is None
+        measured = f"{row['measured']:.2g}" if exact else measured
+        promised = math.isfinite(row["nominal"])
+        nominal = f"{row['nominal']:g}" if promised else ""
+        holds = "descriptive" if not promised else "yes" if row["holds"] else "**no**"
+        cohorts = row["cohorts"] or ""
+        lines.append(f"| {row['number']} | {row['design']} | {measured} | {nominal} | {holds} | {cohorts} |")
+    return "\n".join(lines)
+
+
+def page(results: dict[str, Any]) -> str:
+    """Return the text of docs/validity.md from the rows of all functions."""
+    rows = [row for entry in results.values() for row in entry["rows"]]
+    seeds = sorted({entry["seed"] for entry in results.values()})
+    short = sum(not row["holds"] for row in rows)
+    summary = f"{len(rows) - short} of {len(rows)} rows hold" + (f", {short} do not" if short else "")
+    minutes = sum(entry["seconds"] / entry["share"] for entry in results.values()) / 60
+    shares = [entry["share"] for entry in results.values()]
+    scope = f" and {min(shares):.0%} to {max(shares):.0%} of the cohorts of a full run" if min(shares) < 1 else ""
+    text = [HEAD.format(minutes=max(minutes, 1), seed=", ".join(map(str, seeds)), scope=scope, summary=summary)]
+    sections = [(AREAS[area], [row for row in rows if row["area"] == area]) for area in AREAS]
+    single = [{**row, "number": f"`{row['area']}`: {row['number']}"} for row in rows if row["area"] not in AREAS]
+    for (heading, words), chosen in [*sections, (OTHERS, single)]:
+        if chosen:
+            text.append(f"## {heading}\n\n{words}\n\n{table(chosen)}\n")
+    return "\n".join(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("functions", nargs="*", help="e.g. ensemble.held_out; all if none is named")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="a twelfth of the cohorts")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the cohorts to simulate")
+    options = parser.parse_args()
+    share = QUICK if options.quick else options.share
+    available = dict(functions())
+    unknown = set(options.functions) - set(available)
+    if unknown:
+        parser.error(f"no rows named {sorted(unknown)}: expected some of {list(available)}")
+    warnings.simplefilter("ignore")
+    results: dict[str, Any] = json.loads(STORED.read_text()) if options.functions and STORED.exists() else {}
+    for name, function in available.items():
+        if options.functions and name not in options.functions:
+            continue
+        start, cohorts = time.process_time(), number_of_cohorts(function, share)
+        rows = function(options.seed, **cohorts)
+        seconds = time.process_time() - start
+        print(f"{report(rows)}\n[{name}: {seconds:.0f} s]", flush=True)
+        number = cohorts.get("n_cohorts")
+        entries = [{**asdict(row), "holds": bool(row.holds), "cohorts": number} for row in rows]
+        measured = number / number_of_cohorts(function, 1.0)["n_cohorts"] if number else 1.0
+        results[name] = {
+            "seed": options.seed,
+            "share": measured,
+            "seconds": seconds,
+            "version": gm.__version__,
+            "rows": entries,
+        }
+        STORED.parent.mkdir(exist_ok=True)
+        STORED.write_text(json.dumps(results, default=float))
+    ordered = {name: results[name] for name in available if name in results}
+    PAGE.write_text(page(ordered))
+    short = [row for entry in ordered.values() for row in entry["rows"] if not row["holds"]]
+    print(f"{len(short)} short; wrote {PAGE}")
+    return int(bool(short))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

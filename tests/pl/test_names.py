@@ -1,0 +1,104 @@
+"""Figures match labels, masks and intervals by name."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import groundmetric as gm
+
+NAMES = [f"s{i}" for i in range(8)]
+ORDER = [4, 0, 5, 1, 6, 2, 7, 3]
+Y = pd.Series(list("aaaabbbb"), index=NAMES)
+X = np.r_[0:4, 50:54] / 10
+DISTANCES = pd.DataFrame(np.abs(X[:, None] - X), index=NAMES, columns=NAMES)
+FORMS = {
+    "in order": Y,
+    "reordered": Y.iloc[ORDER],
+    "dict": Y.iloc[ORDER].to_dict(),
+    "array": Y.to_numpy(),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_windows():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def marks(ax):
+    return {c.get_gid(): np.sort(c.get_offsets()[:, 0]).round(6).tolist() for c in ax.collections if c.get_gid()}
+
+
+@pytest.mark.parametrize("y", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("shuffled", [False, True], ids=["columns in order", "columns shuffled"])
+def test_embedding_and_heatmap(y, shuffled):
+    distances = DISTANCES[[NAMES[i] for i in ORDER]] if shuffled else DISTANCES
+    expected = marks(gm.pl.embedding(DISTANCES.to_numpy(), Y.to_numpy(), show=False))
+    assert marks(gm.pl.embedding(distances, y, show=False)) == expected
+    for draw in (gm.pl.heatmap, gm.pl.clustermap):
+        image = draw(distances, y, show=False).images[0].get_array()
+        np.testing.assert_array_equal(image, draw(DISTANCES.to_numpy(), Y.to_numpy(), show=False).images[0].get_array())
+        several = draw(distances, {"condition": y, "again": Y.iloc[ORDER]}, show=False).images[0].get_array()
+        np.testing.assert_array_equal(several, image)
+
+
+def test_names_of_rows_are_shown_and_masks_go_by_name():
+    ax = gm.pl.clustermap(DISTANCES, Y.iloc[ORDER], show=False)
+    assert sorted(label.get_text() for label in ax.get_yticklabels()) == NAMES
+    train = pd.Series(Y == "a").iloc[ORDER]
+    filled = gm.pl.embedding(DISTANCES, Y, train=train, show=False)
+    assert marks(filled) == marks(gm.pl.embedding(DISTANCES, Y, train=np.arange(8) < 4, show=False))
+
+
+def test_layouts_go_by_name():
+    layout = gm.interpret.Layout(DISTANCES[[NAMES[i] for i in ORDER]], Y.iloc[ORDER])
+    np.testing.assert_array_equal(layout.distances, DISTANCES.to_numpy())
+    assert list(layout.y) == list(Y)
+    assert layout.names == NAMES
+    assert marks(gm.pl.embedding(layout, Y.iloc[ORDER], show=False)) == marks(gm.pl.embedding(DISTANCES, Y, show=False))
+
+
+def test_other_names_are_an_error():
+    other = pd.Series(Y.to_numpy(), index=[f"t{i}" for i in range(8)])
+    for draw in (gm.pl.embedding, gm.pl.heatmap, gm.pl.clustermap, gm.interpret.Layout):
+        with pytest.raises(ValueError, match="names other than"):
+            draw(DISTANCES, other)
+    with pytest.raises(ValueError, match="rows and columns of different names"):
+        gm.pl.heatmap(DISTANCES.rename(columns={"s0": "t0"}), Y)
+    with pytest.raises(ValueError, match="names other than"):
+        gm.pl.confusion(Y, other)
+    with pytest.raises(ValueError, match="mapping by name"):
+        gm.pl.confusion(Y.to_numpy(), Y.to_dict())
+    with pytest.raises(ValueError, match="mapping by name"):
+        gm.pl.confusion(Y.to_dict(), Y.to_numpy())
+
+
+@pytest.mark.parametrize("predicted", FORMS.values(), ids=FORMS)
+def test_confusion(predicted):
+    assert [text.get_text() for text in gm.pl.confusion(Y, predicted, show=False).texts] == ["4", "0", "0", "4"]
+    if not isinstance(predicted, np.ndarray):
+        counts = [text.get_text() for text in gm.pl.confusion(Y.to_dict(), predicted, show=False).texts]
+        assert counts == ["4", "0", "0", "4"]
+
+
+def test_cells_and_points():
+    places = pd.DataFrame({"x": X, "y": X}, index=NAMES)
+    expected = gm.pl.cells(places, Y, show=False).collections[0].get_facecolors()
+    for y in (Y.iloc[ORDER], Y.iloc[ORDER].to_dict()):
+        np.testing.assert_array_equal(gm.pl.cells(places, y, show=False).collections[0].get_facecolors(), expected)
+    with pytest.raises(ValueError, match="names other than"):
+        gm.pl.cells(places, pd.Series(Y.to_numpy(), index=[f"t{i}" for i in range(8)]))
+
+
+def test_intervals_of_importance():
+    shares = {"ISG15": 0.7, "MX1": 0.2, "ACTB": 0.1}
+    low, high = pd.Series({"ACTB": 0.05, "ISG15": 0.6, "MX1": 0.1}), pd.Series({"MX1": 0.3, "ACTB": 0.2, "ISG15": 0.8})
+    plain = [[0.6, 0.1, 0.05], [0.8, 0.3, 0.2]]
+    expected = gm.pl.importance(shares, intervals=plain, show=False).collections[0].get_segments()
+    for intervals in ([low, high], [low.to_dict(), high.to_dict()], pd.DataFrame([low, high])):
+        drawn = gm.pl.importance(shares, intervals=intervals, show=False).collections[0].get_segments()
+        np.testing.assert_allclose(np.array(drawn), np.array(expected))
+    with pytest.raises(ValueError, match="names other than"):
+        gm.pl.importance(shares, intervals=[low.rename({"MX1": "MX2"}), high])
