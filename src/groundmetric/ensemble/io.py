@@ -66,7 +66,7 @@ def pack_predictor(predictor: Predictor) -> tuple[dict[str, Any], dict[str, np.n
         arrays |= {f"model{k}.{part}": getattr(model, part) for part in _MODEL}
         entry: dict[str, Any] = {"modality": name, "overall": model.overall, "scale": model.scale}
         views.append(entry | _pack_view(view, f"view{k}", arrays))
-    target = {"kind": type(predictor.target).__name__}
+    target: dict[str, Any] = {"kind": type(predictor.target).__name__}
     if isinstance(predictor.target, Classes):
         target["n_classes"] = predictor.target.n_classes
     elif isinstance(predictor.target, Numbers):
