@@ -7,9 +7,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
-    "_internal", "distributions", "metrics", "modalities", "transport", "distributed", "distances", "supervision",
-    "learning", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata", "get", "pp", "tl",
-    "integrations", "pl", "datasets", "report", "cli",
+    "_internal", "distributions", "metrics", "modalities", "transport", "distributed", "distances",
+    "supervision", "learning", "ensemble", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata",
+    "get", "pp", "tl", "integrations", "pl", "datasets", "report", "cli",
 ]  # fmt: skip
 # Second names of a module that is public at the top: they belong to no layer.
 ALIASES = {"__init__", "__main__", "penalties"}

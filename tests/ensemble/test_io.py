@@ -208,6 +208,12 @@ def test_bounds_that_do_not_divide_the_points_are_an_error(models, bounds):
     assert_damaged(models["classes"], replaced("view0.bounds", lambda values: bounds))
 
 
+def test_rows_of_points_are_unique_and_not_negative(models):
+    assert_damaged(models["classes"], replaced("view0.order", with_first(-1)))
+    assert_damaged(models["classes"], replaced("view0.order", np.zeros_like))
+    assert_damaged(models["classes"], replaced("view0.order", lambda values: values.astype(float)))
+
+
 SETTINGS = [
     (("modalities", 0, "n_points"), [0, -3, None, "many"]),
     (("modalities", 0, "n_marginal_points"), [0, None]),

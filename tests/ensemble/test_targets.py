@@ -144,12 +144,12 @@ def test_a_subset_knows_no_other_label():
     assert one.unit == other.unit
     times = SurvivalTimes(np.exp(VALUES), np.arange(40) % 3 > 0)
     moved = SurvivalTimes(np.where(np.arange(40) % 2, 7.0, times.time), times.event | (np.arange(40) % 2 > 0))
-    assert_array_equal(Survival.of(times).subset(rows).values, Survival.of(moved).subset(rows).values)
+    assert_array_equal(Survival.of_times(times).subset(rows).values, Survival.of_times(moved).subset(rows).values)
 
 
 def test_without_labels_keeps_units():
     assert_allclose(Numbers.of(VALUES * 1e300).without_labels().decode(np.ones(1)), Numbers.of(VALUES * 1e300).unit)
-    times = Survival.of(SurvivalTimes(np.exp(VALUES), np.ones(40, dtype=bool)))
+    times = Survival.of_times(SurvivalTimes(np.exp(VALUES), np.ones(40, dtype=bool)))
     for target in (Classes(codes_of(3), 3), Numbers.of(VALUES), times):
         assert len(target.without_labels()) == 0
         assert type(target.without_labels()) is type(target)

@@ -57,7 +57,7 @@ def simulated(seed, **options):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_planted_type_carries_all_and_the_others_nothing(seed):
     D, y, cells = simulated(seed)
-    ensemble = gm.GroundMetricEnsemble(4, random_state=0).fit(D, y)
+    ensemble = gm.GroundMetricEnsemble(random_state=0).fit(D, y)
     truth = GroundMetric(np.eye(D.shape[1])[cells.var["programme"].to_numpy()])
     for metric in (ensemble, truth):  # that of the programme alone does not tell the other types apart
         found = annotation_relevance(metric, D, y, "cell_type", n_draws=300)
@@ -70,15 +70,16 @@ def test_a_planted_type_carries_all_and_the_others_nothing(seed):
         assert np.all(np.abs(found.share[~planted]) < 0.05)
 
 
-def test_of_an_ensemble_pairs_are_compared_by_members_that_have_not_learned_from_both(monkeypatch):
+def test_of_an_ensemble_pairs_are_compared_by_members_trained_on_neither(monkeypatch):
     D, y, _ = simulated(0)
-    ensemble = gm.GroundMetricEnsemble(4, random_state=0).fit(D, y)
+    ensemble = gm.GroundMetricEnsemble(14, kinds=["univariate", "anova"], random_state=0).fit(D, y)
+    components = [ensemble.member_metric(member).components for member in ensemble.members_]
     asked = []
     original = flows.for_each_pair
 
     def spy(D, pairs, metric, *more):
-        (member,) = (m for m in ensemble.members_ if m.metric is metric)
-        asked.append((member, pairs))
+        used = [np.array_equal(metric.components, each) for each in components]
+        asked.append((ensemble.members_[used.index(True)], pairs))
         return original(D, pairs, metric, *more)
 
     monkeypatch.setattr(flows, "for_each_pair", spy)
@@ -88,7 +89,7 @@ def test_of_an_ensemble_pairs_are_compared_by_members_that_have_not_learned_from
     assert not annotation_relevance(ensemble.metric_, D, y, "cell_type", n_draws=2).out_of_bag
     assert asked
     for member, pairs in asked:
-        assert not np.any(member.inside[pairs].all(axis=1))
+        assert not np.any(member.trained_on[pairs])
     counts = np.unique(np.concatenate([pairs for _, pairs in asked]), axis=0, return_counts=True)[1]
     assert counts.max() == flows.MOST_BAGS
 

@@ -252,14 +252,15 @@ def test_cells_after_an_ensemble_give_the_distances_of_their_samples(held_out, d
     assert sum(len(marks.get_offsets()) for marks in pl.embedding(held_out).collections) == 6
 
 
-def test_out_of_bag_distances_are_drawn_where_there_are_some_unless_others_are_named(samples):
-    samples.obsp["groundmetric_out_of_bag"] = 2.0 * samples.obsp["groundmetric_distances"]
+def test_distances_of_tl_samples_are_drawn_unless_others_are_named(samples):
+    samples.obsp["groundmetric_in_sample"] = 0.5 * samples.obsp["groundmetric_distances"]
     most = samples.obsp["groundmetric_distances"].max()
-    assert pl.heatmap(samples, color="batch").images[0].get_array().max() == 2 * most
-    for obsp in ("distances", "groundmetric_distances"):
-        assert pl.clustermap(samples, color="batch", obsp=obsp).images[0].get_array().max() == most
+    for obsp in (None, "distances", "groundmetric_distances"):
+        assert pl.heatmap(samples, color="batch", obsp=obsp).images[0].get_array().max() == most
+    for obsp in ("in_sample", "groundmetric_in_sample"):
+        assert pl.clustermap(samples, color="batch", obsp=obsp).images[0].get_array().max() == most / 2
     del samples.obsm["X_umap"]
-    drawn = [pl.embedding(samples, color="batch", obsp=obsp).collections for obsp in (None, "distances")]
+    drawn = [pl.embedding(samples, color="batch", obsp=obsp).collections for obsp in (None, "in_sample")]
     wide, narrow = (np.ptp(np.vstack([marks.get_offsets() for marks in one])) for one in drawn)
     assert wide == pytest.approx(2 * narrow)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
+from groundmetric.ensemble.views import TransportView
 from groundmetric.report import summary
 from groundmetric.report.genes import by_members, direction_of, gene_table, types_of
 from groundmetric.report.plans import MOST_AXES, _bags, draw_cells, relevance, type_relevance, type_table
@@ -77,14 +78,17 @@ def test_relevance_is_of_the_drawn_cells_and_sums_to_the_difference(run):
 
 def test_cell_types_are_compared_by_members_and_by_the_cells_that_these_have_drawn(run):
     """The values of the drawn cells are known from the file: so it is seen that types are those of the same cells."""
-    types, bags = _bags(run, draw_cells(run), "cell_type")
-    assert len(bags) == sum(len(draw.members) for draw in run.pool.draws) > 1
-    for k, draw in enumerate(run.pool.draws):
-        bag = bags[k * len(draw.members)]
-        gene = run.stored.features[int(draw.columns[0])]
-        points = bag.D.points[:, [0]]
-        points = np.ravel(points.toarray() if hasattr(points, "toarray") else points)
-        for d, name in enumerate(bag.D.names):
+    types, names, bags = _bags(run, draw_cells(run), "cell_type")
+    views = [view for _, view in run.predictor.views if isinstance(view, TransportView)]
+    members = [member for view in views for member in view.members]
+    assert len(bags) == len(members) > 1
+    scaling = run.predictor.scalings[""]
+    for bag, member in zip(bags[::7], members[::7], strict=True):
+        column = int(member.columns[0])
+        gene = run.stored.features[column]
+        assert [str(name) for name in names] == run.predictor.names
+        points = bag.D.points[:, 0] * scaling.scale[column] + scaling.centre[column]
+        for d, name in enumerate(names):
             cells = run.cells[run.cells.obs["sample"] == name]
             known = list(zip(cells.obs["cell_type"].astype(str), np.round(cells.obs_vector(gene), 5), strict=True))
             part = slice(bag.D.bounds[d], bag.D.bounds[d + 1])

@@ -259,7 +259,7 @@ def test_there_is_one_score_everywhere(runs):
     assert f"balanced accuracy of {scores['balanced_accuracy']:.2f}" in " ".join(content.summary.values())
     assert content.evaluation.test["score"] == "log_probability"
     assert len(content.evaluation.rows) == 4
-    np.testing.assert_array_equal(content.samples.distances, run.samples.obsp["groundmetric_out_of_bag"])
+    np.testing.assert_array_equal(content.samples.distances, run.samples.obsp["groundmetric_distances"])
     assert [field.name for field in content.genes.fields][-4:] == ["Members, low", "Members, high", "In top 20", "q"]
     for row in content.genes.rows:
         assert row[-4] <= row[2] <= row[-3]
@@ -275,7 +275,7 @@ def test_with_other_groups_the_ensemble_is_learned_again(runs):
     content = gm.report.collect(run, group_key="donor", permutations=3, log=lines.append)
     assert "learning again, samples of one donor kept together" in lines
     assert "those of one donor together" in content.evaluation.how
-    assert "Scored is the TransportClassifier" in content.evaluation.how
+    assert "held out in each cross-validation fold" in content.evaluation.how
     assert any("arrangements of labels among" in note for note in content.left_out)  # few donors: a note, no warning
     lines.clear()
     gm.report.collect(run, permutations=0, log=lines.append)
@@ -350,10 +350,10 @@ def scored(value, p_lead, p_chance):
 
 def test_summary_is_honest():
     assert "is better" in scored(0.8, 0.01, 0.01)
-    assert "are rare (p = 0.01" in scored(0.8, 0.01, 0.01)
+    assert "associated with the label (p = 0.01" in scored(0.8, 0.01, 0.01)
     assert "do not show which is better" in scored(0.8, 0.2, 0.01)
     assert "is worse" in scored(0.4, 0.01, 0.3)
-    assert "read what follows as noise" in scored(0.4, 0.01, 0.3)
+    assert "as noise" in scored(0.4, 0.01, 0.3)
     assert "was not tested" in summary.describe_scores(None)[0]
 
 

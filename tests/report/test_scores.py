@@ -81,7 +81,7 @@ def test_ordered_labels_are_scored_by_variance_and_tested():
     (row,) = content.evaluation.rows
     assert row["value"] == pytest.approx(run.results.scores["r2"])
     assert content.evaluation.test["score"] == "log_likelihood"
-    assert content.evaluation.test["p"] == pytest.approx(
+    assert content.evaluation.test["p_values"]["held-out score"] == pytest.approx(
         (1 + sum(value >= content.evaluation.test["statistic"] for value in content.evaluation.test["null"])) / 20
     )
     assert content.evaluation.test["p"] <= 0.1  # half of the ages go with the programme
@@ -89,7 +89,7 @@ def test_ordered_labels_are_scored_by_variance_and_tested():
     names = [field.name for field in content.genes.fields]
     assert "they predict classes" in content.evaluation.how
     assert {"With age", "In top 20", "q", "Differs most in"} <= set(names)
-    assert "Scored is the TransportRegressor, the same that `groundmetric predict` uses" in content.evaluation.how
+    assert "held out in each cross-validation fold" in content.evaluation.how
     text = page(content)
     assert "Against chance: p = " in text
 

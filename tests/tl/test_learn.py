@@ -50,7 +50,7 @@ def test_everything_is_where_others_look_for_it(learned):
     }  # fmt: skip
     assert dict(zip(*entry["labels"].values(), strict=True))["S01"] == "control"
     assert "history" not in entry
-    assert entry["learner"]["n_members"] == 8
+    assert entry["learner"]["n_members"] == 14
 
 
 def test_a_single_learner_leaves_its_history_and_no_held_out_predictions(learned_by_one):
@@ -78,7 +78,7 @@ def test_it_is_the_ensemble_on_the_drawn_cells_and_selected_genes(learned):
     np.testing.assert_array_equal(ensemble.components_, gm.get.metric(learned).components)
     np.testing.assert_array_equal(ensemble.held_out_, entry["held_out"])
     np.testing.assert_array_equal(ensemble.distances_, entry["out_of_bag"])
-    assert entry["weights"] == ensemble.weights_
+    assert entry["weights"] == ensemble.metric_weights_
     assert entry["scores"]["log_probability"] == ensemble.score_
     predicted = ensemble.classes_[ensemble.held_out_.argmax(axis=1)]
     assert entry["predicted"].tolist() == predicted.tolist()

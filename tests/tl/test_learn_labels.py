@@ -13,11 +13,9 @@ QUICK = {"n_cells": 30, "max_epochs": 3}
 
 def distributions(adata):
     values = adata.X.toarray()
-    chosen = values.var(axis=0) > values.var(axis=0).mean()
-    features = adata.var_names[
-        chosen
-    ].tolist()  # equal numbers of points are drawn by the names of samples and features
-    return gm.Distributions(values[:, chosen], adata.obs["sample"].astype(str), features=features)
+    # Equal numbers of points are drawn by the names of samples and features.
+    selected = values.var(axis=0) > values.var(axis=0).mean()
+    return gm.Distributions(values[:, selected], adata.obs["sample"].astype(str), features=adata.var_names[selected])
 
 
 @pytest.mark.parametrize("kind", ["single", "ensemble"])

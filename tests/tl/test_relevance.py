@@ -18,7 +18,7 @@ def judged(learned):
 
 def test_relevance_shares_out_how_much_farther_other_classes_are(judged):
     table = gm.tl.samples(judged)
-    distances, labels = table.obsp["groundmetric_distances"], table.obs["condition"].to_numpy()
+    distances, labels = table.obsp["groundmetric_in_sample"], table.obs["condition"].to_numpy()
     other = labels[:, None] != labels
     unit = distances[other].mean()
     by_sample = judged.obs.groupby("sample", observed=True)

@@ -21,16 +21,17 @@ def test_distances_are_those_of_the_learned_metric(learned, table):
     drawn = learned[learned.obs["groundmetric_sampled"], metric.features]
     D = gm.Distributions(drawn.X, drawn.obs["sample"], features=metric.features)
     assert table.obs_names.tolist() == D.names
-    expected = gm.pairwise_distances(D, metric=metric)
-    np.testing.assert_allclose(table.obsp["groundmetric_distances"], expected, rtol=1e-9)
+    expected = gm.pairwise_distances(D.equalize(), metric=metric)
+    np.testing.assert_allclose(table.obsp["groundmetric_in_sample"], expected, rtol=1e-9)
     np.testing.assert_array_equal(table.obsm["X_groundmetric_distances"], table.obsp["groundmetric_distances"])
 
 
-def test_pairs_of_training_samples_are_also_compared_out_of_bag(learned, table):
+def test_pairs_of_training_samples_are_compared_out_of_bag(learned, table):
     entry = learned.uns["groundmetric"]["ensemble"]
     assert entry["samples"].tolist() == table.obs_names.tolist()
-    found = table.obsp["groundmetric_out_of_bag"]
-    np.testing.assert_allclose(found.mean(), table.obsp["groundmetric_distances"].mean())
+    found = table.obsp["groundmetric_distances"]
+    assert table.uns["groundmetric"]["out_of_bag"]
+    np.testing.assert_allclose(found.mean(), table.obsp["groundmetric_in_sample"].mean())
     np.testing.assert_allclose(found / found.mean(), entry["out_of_bag"] / entry["out_of_bag"].mean())
     assert table.obs["groundmetric_held_out"].tolist() == entry["predicted"].tolist()
     np.testing.assert_array_equal(table.obs["groundmetric_held_out_probability"], entry["held_out"].max(axis=1))
@@ -42,7 +43,7 @@ def test_samples_that_were_not_learned_from_have_the_distances_of_the_metric(coh
         gm.tl.learn(cohort, "sample", "known", n_cells=30, n_members=2)
     table = gm.tl.samples(cohort)
     new = table.obs_names.get_loc("S03")
-    apart, distances = table.obsp["groundmetric_out_of_bag"], table.obsp["groundmetric_distances"]
+    apart, distances = table.obsp["groundmetric_distances"], table.obsp["groundmetric_in_sample"]
     np.testing.assert_array_equal(apart[new], distances[new])
     others = np.delete(np.arange(10), new)
     assert not np.allclose(apart[np.ix_(others, others)], distances[np.ix_(others, others)])
@@ -51,7 +52,8 @@ def test_samples_that_were_not_learned_from_have_the_distances_of_the_metric(coh
 
 def test_a_single_learner_has_no_distances_out_of_bag(learned_by_one):
     table = gm.tl.samples(learned_by_one)
-    assert "groundmetric_out_of_bag" not in table.obsp
+    assert "groundmetric_in_sample" not in table.obsp
+    assert not table.uns["groundmetric"]["out_of_bag"]
     assert "groundmetric_held_out" not in table.obs
 
 

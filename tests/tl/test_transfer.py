@@ -124,7 +124,7 @@ def test_other_order_and_more_genes_make_no_difference(plain, halves):
         )
         np.testing.assert_allclose(cells.obsm["X_groundmetric"], plain[1].obsm["X_groundmetric"], rtol=1e-9)
         shares = (one.obsm["groundmetric_probabilities"] for one in (found, plain[0]))
-        np.testing.assert_allclose(*shares, rtol=1e-9)
+        np.testing.assert_allclose(*shares, rtol=1e-8)  # points of single or of double precision
 
 
 def test_the_order_of_cells_makes_no_difference(halves):

@@ -109,8 +109,8 @@ def fallback_design(folds: np.ndarray, target: Target, groups: np.ndarray) -> De
 
     Such members give the cohort a metric. They measure samples that they were trained on, so no view uses them.
     """
-    single = [(fold,) for fold in range(int(folds.max()) + 1)]
-    trainable = all(target.can_train(folds != fold, groups) for (fold,) in single)
+    single: Design = [(fold,) for fold in range(int(folds.max()) + 1)]
+    trainable = all(target.can_train(folds != fold, groups) for fold in range(len(single)))
     return single if trainable and len(single) > 2 else [()]
 
 

@@ -66,7 +66,7 @@ def pack_predictor(predictor: Predictor) -> tuple[dict[str, Any], dict[str, np.n
         arrays |= {f"model{k}.{part}": getattr(model, part) for part in _MODEL}
         entry: dict[str, Any] = {"modality": name, "overall": model.overall, "scale": model.scale}
         views.append(entry | _pack_view(view, f"view{k}", arrays))
-    target = {"kind": type(predictor.target).__name__}
+    target: dict[str, Any] = {"kind": type(predictor.target).__name__}
     if isinstance(predictor.target, Classes):
         target["n_classes"] = predictor.target.n_classes
     elif isinstance(predictor.target, Numbers):
@@ -277,6 +277,8 @@ class Reader:
         order = self.arrays[f"{prefix}.order"]
         if order.shape != (n_points,) or order.dtype.kind not in "iu" or np.any(order < 0):
             raise Damaged(f"{prefix}.order has shape {order.shape}, expected ({n_points},) row numbers")
+        if np.unique(order).size < n_points:
+            raise Damaged(f"{prefix}.order names a row twice")
         D.weights, D.uniform, D.order = weights, uniform, order.astype(np.intp)
         return D
 

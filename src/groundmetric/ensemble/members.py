@@ -102,7 +102,7 @@ def train_members(
     return members
 
 
-def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:
+def separation(marginals: Marginals, target: Any, rows: np.ndarray, n: int) -> np.ndarray:
     """Return a moderated t statistic per feature: distance to unlike minus distance to like distributions.
 
     With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are, within

@@ -44,6 +44,10 @@ class Target(Protocol):
         """Return predictions in the units of this target, the inverse of `decode`."""
         ...
 
+    def relabelled(self, labels: np.ndarray, /) -> Target:
+        """Return the target with permuted labels of the same distributions."""
+        ...
+
     def without_labels(self) -> Target:
         """Return a target of no distribution with the units of this one, which is enough to predict."""
         ...
@@ -279,19 +283,19 @@ class Survival(Numbers):
     times: SurvivalTimes | None = None
 
     @classmethod
-    def of(cls, times: SurvivalTimes, strata: np.ndarray | None = None) -> Survival:
+    def of_times(cls, times: SurvivalTimes, strata: np.ndarray | None = None) -> Survival:
         """Return the target of these times."""
         return cls(expected_percentiles(times), strata, times=times)
 
     def subset(self, rows: np.ndarray) -> Survival:
         assert self.times is not None
         places = np.arange(len(self))[rows]
-        return Survival.of(self.times.at(places), None if self.strata is None else self.strata[rows])
+        return Survival.of_times(self.times.at(places), None if self.strata is None else self.strata[rows])
 
     def relabelled(self, values: np.ndarray) -> Survival:
         """Return the target with the times of other distributions: `values` are their indices."""
         assert self.times is not None
-        return Survival.of(self.times.at(np.asarray(values)), self.strata)
+        return Survival.of_times(self.times.at(np.asarray(values)), self.strata)
 
     def without_labels(self) -> Survival:
         return Survival(np.empty(0), unit=self.unit)
@@ -378,8 +382,8 @@ def fit_logistic(
 def _balanced(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Scale weights so that the classes with any weight have equal sums, and the mean over these entries is 1."""
     sums = np.bincount(codes, weights)
-    positive = np.count_nonzero(weights)
-    scale = np.where(sums > 0, positive / np.maximum(sums, 1e-300) / max(np.count_nonzero(sums), 1), 0.0)
+    positive = int(np.count_nonzero(weights))
+    scale = np.where(sums > 0, positive / np.maximum(sums, 1e-300) / max(int(np.count_nonzero(sums)), 1), 0.0)
     return weights * scale[codes]
 
 

@@ -122,7 +122,7 @@ class Cohort:
         else:
             times = read_survival(y, D.roll)
             check_comparable(times)
-            self.target = Survival.of(times.at(self.order), self.strata)
+            self.target = Survival.of_times(times.at(self.order), self.strata)
             _check_number_of_groups(self.groups, 4)
         if self.strata is not None and not any(
             np.unique(_label_codes(self.target)[self.strata == s]).size >= 2 for s in np.unique(self.strata)

@@ -237,6 +237,7 @@ def prepare_test(
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     random = check_random_state(random_state)
     procedure: Callable[[np.ndarray], np.ndarray]
+    names: tuple[str, ...]
     if statistic not in STATISTICS:
         raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
     if (ensemble := _ensemble_of(method, random)) is not None:
@@ -302,7 +303,8 @@ class EnsembleProcedure:
 
     def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
         self.cohort, self.geometry, self.settings = ensemble.prepare(D, y, groups, strata)
-        target, back = self.cohort.target, self.cohort.inverse
+        target: Any = self.cohort.target
+        back = self.cohort.inverse
         self.first: np.ndarray | None = None
         if isinstance(target, Survival):
             assert target.times is not None
