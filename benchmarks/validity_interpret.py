@@ -113,7 +113,7 @@ def _some_pairs(rng: Rng, **options: object) -> Cohort:
 
 
 def _exception(rng: Rng, **options: object) -> Cohort:
-    """Twelve patients with four samples each, one sample of which has another label."""
+    """Twelve patients with four samples each; one sample has another label."""
     y = np.repeat(np.arange(12) % 2, 4)
     y[0] = 1 - y[0]
     return cohort(rng, y, np.repeat(np.arange(12), 4), sample_sd=0.5, **options)
@@ -187,7 +187,7 @@ def _options(case: Cohort) -> dict[str, object]:
 
 
 def null_rates(seed: int, n_cohorts: int = 40) -> list[Row]:
-    """Share of features with p ≤ 0.05 without any effect, by permutation and parametric."""
+    """Share of features with p ≤ 0.05 without effects, by permutation and parametric."""
     rows = []
     settings = [(name, draw, {}) for name, draw in DESIGNS.items()]
     settings.append(("8 + 8 patients, skewed features", _plain, {"skewed": True}))
@@ -269,7 +269,9 @@ def spread_power(seed: int, n_cohorts: int = 20) -> list[Row]:
         case = _plain(np.random.default_rng([seed, 3, r]), n_features=100, n_effect=10, spread=1.8)
         q = feature_significance(case.D, case.y, n_permutations=1999, random_state=r).discoveries.q
         gains.append(np.mean(q[:10] < 0.1) - np.mean(stats.false_discovery_control(linear_model(case))[:10] < 0.1))
-    return [difference("feature_significance", "power, spread × 1.8, minus linear model", "8 + 8 patients", gains, -0.5)]
+    return [
+        difference("feature_significance", "power, spread × 1.8, minus linear model", "8 + 8 patients", gains, -0.5)
+    ]
 
 
 def family_wise(seed: int, n_cohorts: int = 200) -> list[Row]:
@@ -282,7 +284,9 @@ def family_wise(seed: int, n_cohorts: int = 200) -> list[Row]:
             found = feature_significance(case.D, case.y, n_permutations=199, random_state=r).discoveries
             events.append([found.q.min() < 0.1, found.family_p.min() <= 0.05])
         design = f"8 + 8 patients, features correlated {correlation:g}"
-        for (number, nominal), column in zip((("q < 0.1", 0.1), ("family_p ≤ 0.05", 0.05)), zip(*events), strict=True):
+        for (number, nominal), column in zip(
+            (("q < 0.1", 0.1), ("family_p ≤ 0.05", 0.05)), zip(*events, strict=True), strict=True
+        ):
             rows.append(
                 error_rate("feature_significance", f"any {number}, no effect", design, share_limits(column), nominal)
             )
@@ -336,7 +340,9 @@ def invariances(seed: int) -> list[Row]:
         "change by adding 1e8 to features": q_of(shifted, straight),
     }
     return [
-        invariance("feature_significance", number, "6 × 4 v 6 × 1 samples", float(np.abs(found - reference).max()), 1e-5)
+        invariance(
+            "feature_significance", number, "6 × 4 v 6 × 1 samples", float(np.abs(found - reference).max()), 1e-5
+        )
         for number, found in changes.items()
     ]
 

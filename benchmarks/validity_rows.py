@@ -1,4 +1,4 @@
-"""Rows of the validity table: a measured rate with confidence limits beside its nominal value."""
+"""Rows of the validity table: a measured rate with confidence limits, and its nominal value."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ class SmallSampleWarning(UserWarning):
     def __str__(self) -> str:
         more = len(self.names) - _NAMED
         shown = ", ".join(repr(name) for name in self.names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        count = "1 distribution has" if len(self.names) == 1 else f"{len(self.names)} distributions have"
         return (
-            f"{len(self.names)} distributions have fewer than {self.n} points ({shown}): their distances are larger "
-            f"than those of the others for this reason alone; exclude them, D[D.sizes >= {self.n}], or compare all by "
-            "fewer points"
+            f"{count} fewer than {self.n} points ({shown}), which makes distances to all others larger: exclude small "
+            f"distributions, D[D.sizes >= {self.n}], or compare all by fewer points"
         )
 
 

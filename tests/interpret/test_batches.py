@@ -94,6 +94,38 @@ def test_patients_count_not_their_samples():
     assert donor.p[0] == pytest.approx(0.01)  # the patients themselves are tested among samples
 
 
+@pytest.mark.parametrize(
+    ("sizes", "n_exceptions"),
+    [(np.full(12, 4), 0), (np.full(12, 4), 1), (1 + np.arange(16) % 6, 0), (1 + np.arange(16) % 6, 2)],
+)
+def test_an_irrelevant_batch_is_rarely_significant_in_any_design(sizes, n_exceptions):
+    """Samples of a patient are near each other; the batch of a patient, but for exceptions, is irrelevant."""
+    low, associated = 0, 0
+    for seed in range(80):
+        random = np.random.default_rng(seed)
+        patients = np.repeat(np.arange(sizes.size), sizes)
+        at = random.normal(size=(sizes.size, 10))[patients] + 0.3 * random.normal(size=(patients.size, 10))
+        batch, labels = ((random.permutation(sizes.size) % 2)[patients] for _ in range(2))
+        moved = random.choice(patients.size, n_exceptions, replace=False)
+        batch[moved] = 1 - batch[moved]
+        distances = np.linalg.norm(at[:, None] - at, axis=2)
+        found = batch_effects(distances, labels, {"batch": batch}, groups=patients, n_permutations=99)
+        low += found.p[0] <= 0.05
+        associated += found.association_p[0] <= 0.05
+    assert low <= 11  # of 80; binomial with 0.05: probability of more below 0.001
+    assert associated <= 11
+
+
+def test_a_batch_effect_is_found_in_spite_of_an_exception():
+    random = np.random.default_rng(0)
+    patients, batch = np.repeat(np.arange(12), 4), np.repeat(np.arange(12) // 2 % 2, 4)
+    labels = patients % 2
+    batch[0] = 1
+    at = random.normal(size=(12, 5))[patients] + 0.3 * random.normal(size=(48, 5)) + 4.0 * batch[:, None]
+    found = batch_effects(np.linalg.norm(at[:, None] - at, axis=2), labels, {"batch": batch}, groups=patients)
+    assert found.p[0] < 0.02
+
+
 def test_association_counts_patients_once():
     patients, labels = np.repeat(np.arange(6), 10), np.repeat(np.arange(6) % 2, 10)
     site = np.repeat([0, 1, 0, 1, 0, 0], 10)

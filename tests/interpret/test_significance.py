@@ -1,10 +1,12 @@
-"""Features that differ between labels: planted ones are found, and nothing is where labels say nothing."""
+"""Features that differ between labels: power, error rates by simulation, and invariance to order and offset."""
 
 import numpy as np
 import pytest
+from scipy import sparse, stats
 
 import groundmetric as gm
 from groundmetric.interpret import feature_significance
+from groundmetric.interpret.significance import _bin_means, _Prior
 
 
 def cohort(seed, n=16, n_points=25, n_features=40, planted=4, shift=1.6, spread=0.4):
@@ -103,6 +105,183 @@ def test_table_has_the_strongest_first():
     assert set(table["feature"][:4]) == {f"feature {k}" for k in range(4)}
 
 
+def simulated(random, labels, patients=None, batches=None, n_features=50, cells=12, effect=0.0, sample_sd=0.5):
+    """One sample per label; patient means have standard deviation 1, effects are in the first five features."""
+    patients = np.arange(len(labels)) if patients is None else patients
+    means = random.normal(size=(max(patients) + 1, n_features))[patients]
+    means += sample_sd * random.normal(size=means.shape)
+    if batches is not None:
+        means += 3.0 * random.normal(size=(max(batches) + 1, n_features))[batches]
+    means[:, :5] += effect * np.asarray(labels)[:, None]
+    sizes = np.broadcast_to(cells, len(labels))
+    points = [random.normal(size=(size, n_features)) + mean for size, mean in zip(sizes, means, strict=True)]
+    return gm.Distributions(np.vstack(points), np.repeat([f"s{k:02d}" for k in range(len(labels))], sizes))
+
+
+def upper_limit(n, rate=0.05):
+    """Largest number of n independent events that has a probability above 0.001."""
+    return stats.binom.isf(0.001, n, rate) / n
+
+
+Y = np.repeat([0, 1], 8)
+UNEVEN = np.repeat(np.arange(12), np.repeat([4, 1], 6))
+NULL_DESIGNS = {
+    "10 v 100 cells": (Y, None, None, np.where(Y == 0, 10, 100)),
+    "10 v 100 cells, 4 v 12": (np.repeat([0, 1], [4, 12]), None, None, np.repeat([10, 100], [4, 12])),
+    "4 v 1 samples": (np.repeat(np.repeat([0, 1], 6), np.repeat([4, 1], 6)), UNEVEN, None, 12),
+    "strata, confounded": (Y, None, np.r_[np.repeat([0, 1], [6, 2]), np.repeat([0, 1], [2, 6])], 12),
+    "pairs": (np.tile([0, 1], 8), np.repeat(np.arange(8), 2), None, 12),
+    "pairs and single patients": (np.arange(14) % 2, np.r_[0, 0, 1, 1, 2:12], None, 12),
+    "patients in two batches": (np.repeat(np.arange(12) % 2, 2), np.repeat(np.arange(12), 2), np.tile([0, 1], 12), 12),
+    "three classes": (np.arange(15) % 3, None, None, 12),
+    "class of two": (np.repeat([0, 1], [2, 9]), None, None, 12),
+    "numbers": (np.linspace(0.0, 1.0, 16) ** 2, None, None, 12),
+}
+
+
+@pytest.mark.parametrize("design", NULL_DESIGNS)
+def test_p_values_have_their_level_without_effects(design):
+    """Features are independent, so that the number of p-values of at most 0.05 is binomial."""
+    labels, patients, batches, cells = NULL_DESIGNS[design]
+    permuted, parametric = [], []
+    for seed in range(16):
+        D = simulated(np.random.default_rng(seed), labels, patients, batches, cells=cells)
+        target = "ordered" if labels.dtype.kind == "f" else "classes"
+        result = feature_significance(
+            D, labels, target=target, groups=patients, strata=batches, n_permutations=199, random_state=seed
+        )
+        permuted.append(np.mean(result.discoveries.p <= 0.05))
+        parametric.append(np.mean(result.parametric_p <= 0.05))
+    assert np.mean(permuted) <= upper_limit(16 * 50)
+    assert np.mean(parametric) <= upper_limit(16 * 50)
+
+
+@pytest.mark.parametrize("design", ["strata, confounded", "pairs", "patients in two batches"])
+def test_power_is_at_least_that_of_a_linear_model_of_patient_means(design):
+    labels, patients, batches, cells = NULL_DESIGNS[design]
+    wins = {"permuted": 0, "linear": 0}
+    for seed in range(8):
+        D = simulated(np.random.default_rng(seed), labels, patients, batches, cells=cells, effect=1.8)
+        q = feature_significance(
+            D, labels, groups=patients, strata=batches, n_permutations=999, random_state=seed
+        ).discoveries.q
+        wins["permuted"] += np.sum(q[:5] < 0.1)
+        wins["linear"] += np.sum(linear_model(D.means(), labels, patients, batches)[:5] < 0.1)
+        assert np.sum(q[5:] < 0.1) <= 3
+    assert wins["permuted"] >= wins["linear"] - 2
+
+
+def linear_model(means, labels, patients, batches):
+    """q-values of the label in a least-squares fit with batches, and with patients if these have two labels."""
+    nuisance = np.ones((len(labels), 1)) if batches is None else np.eye(2)[batches]
+    if patients is not None:
+        blocks = np.eye(patients.max() + 1)[patients]
+        if np.unique(np.stack([patients, labels]), axis=1).shape[1] == patients.max() + 1:
+            blocks /= blocks.sum(axis=0)
+            means, nuisance, labels = blocks.T @ means, blocks.T @ nuisance, (blocks.T @ labels).round()
+        else:
+            nuisance = np.hstack([nuisance, blocks])
+    full = np.column_stack([nuisance, labels])
+    squares = [np.square(means - x @ np.linalg.lstsq(x, means)[0]).sum(axis=0) for x in (nuisance, full)]
+    df = len(means) - np.linalg.matrix_rank(full)
+    return stats.false_discovery_control(stats.f.sf((squares[0] - squares[1]) / (squares[1] / df), 1, df))
+
+
+def test_one_sample_with_another_label_keeps_patients_as_units():
+    """12 patients with 4 samples each, one of which has the other label."""
+    labels, patients = np.repeat(np.arange(12) % 2, 4), np.repeat(np.arange(12), 4)
+    labels[0] = 1
+    shares, found = [], 0
+    for seed in range(12):
+        D = simulated(np.random.default_rng(seed), labels, patients)
+        result = feature_significance(D, labels, groups=patients, n_permutations=199, random_state=seed)
+        shares.append(np.mean(result.discoveries.p <= 0.05))
+        strong = simulated(np.random.default_rng(seed), labels, patients, effect=3.0)
+        q = feature_significance(strong, labels, groups=patients, random_state=seed).discoveries.q
+        found += np.sum(q[:5] < 0.1)
+    assert result.n_units == 13
+    assert np.mean(shares) <= upper_limit(12 * 50)
+    assert found >= 48  # of 60
+
+
+def test_six_pairs_state_what_they_allow():
+    labels, donors = np.tile([0, 1], 6), np.repeat(np.arange(6), 2)
+    D = simulated(np.random.default_rng(0), labels, donors, effect=3.0)
+    result = feature_significance(D, labels, groups=donors, random_state=0)
+    assert (result.arrangements, result.exact, result.exchanged) == (64, True, "distributions within groups")
+    assert result.smallest_p == result.smallest_q == 1 / 32
+    assert result.discoveries.p.min() == 1 / 32
+    assert result.discoveries.q.min() >= 1 / 32
+    assert np.all(result.parametric_q[:5] < 0.001)
+    assert "smallest p 0.031" in repr(result)
+
+
+def test_an_offset_changes_nothing():
+    D, y = cohort(0)
+    plain, moved = (
+        feature_significance(D.with_points(D.points + offset), y, n_permutations=99, random_state=0)
+        for offset in (0.0, 1e8)
+    )
+    np.testing.assert_allclose(moved.discoveries.q, plain.discoveries.q)
+    np.testing.assert_allclose(moved.parametric_p, plain.parametric_p, rtol=1e-4)
+
+
+def test_the_order_of_samples_of_different_sizes_does_not_matter():
+    labels, patients, _, _ = NULL_DESIGNS["4 v 1 samples"]
+    D = simulated(np.random.default_rng(0), labels, patients, cells=20 + np.arange(30), effect=1.0)
+    order = np.random.default_rng(1).permutation(len(D))
+    one = feature_significance(D, labels, groups=patients, n_permutations=99, random_state=0)
+    other = feature_significance(D[order], labels[order], groups=patients[order], n_permutations=99, random_state=0)
+    np.testing.assert_allclose(other.statistic, one.statistic, rtol=1e-9)
+    np.testing.assert_array_equal(other.discoveries.p, one.discoveries.p)
+    np.testing.assert_allclose(other.parametric_p, one.parametric_p, rtol=1e-9)
+
+
+def test_numbers_and_survival_percentiles_are_tested_for_a_trend():
+    D, y = gm.datasets.make_survival(40, 12, 10, n_planted=2, share=1.0, donor_effect=0.5, random_state=0)
+    result = feature_significance(D, gm.learning.survival_percentiles(y), target="ordered", random_state=0)
+    assert set(np.argsort(-result.statistic)[:2]) == {0, 1}
+    values = np.arange(16) * 1e300
+    D = simulated(np.random.default_rng(0), np.arange(16) / 15.0, effect=5.0)
+    result = feature_significance(D, values, target="ordered", n_permutations=499, random_state=0)
+    assert np.all(result.discoveries.q[:5] < 0.05)
+    assert np.all(result.shift[:5] > 0)
+
+
+def test_sparse_points_give_the_same_as_dense_ones():
+    random = np.random.default_rng(0)
+    points = random.poisson(0.5, size=(16 * 20, 12)).astype(float)
+    names = np.repeat(np.arange(16), 20)
+    dense, thin = (
+        feature_significance(gm.Distributions(values, names), Y, n_permutations=49, random_state=0)
+        for values in (points, sparse.csr_matrix(points))
+    )
+    np.testing.assert_allclose(thin.statistic, dense.statistic)
+
+
+def test_weights_count_as_repeated_points():
+    random = np.random.default_rng(0)
+    values, counts = random.normal(size=(30, 4)), random.integers(1, 5, 30)
+    repeated = _bin_means(np.repeat(values, counts, axis=0), None)
+    np.testing.assert_allclose(_bin_means(values, counts / counts.sum()), repeated, atol=1e-12)
+    np.testing.assert_allclose(repeated.mean(axis=0), np.average(values, axis=0, weights=counts))
+
+
+def test_the_prior_of_variances_is_recovered():
+    random = np.random.default_rng(0)
+    true = 3.0 * 8 / random.chisquare(8, 20000)  # scaled inverse chi-squared with 8 degrees of freedom
+    squares = true * random.chisquare(5, 20000)
+    prior = _Prior.fit(squares, np.full(20000, 5.0), np.ones(20000, bool))
+    assert prior.df == pytest.approx(8, rel=0.1)
+    assert prior.variance == pytest.approx(3, rel=0.03)
+
+
+def test_small_distributions_are_named():
+    D = simulated(np.random.default_rng(0), Y, cells=np.r_[3, np.full(15, 30)])
+    with pytest.warns(UserWarning, match=r"1 distributions have fewer than 10 points \(s00\)"):
+        feature_significance(D, Y, n_permutations=9, random_state=0)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -110,6 +289,11 @@ def test_table_has_the_strongest_first():
         ({"y": [0] * 16}, "class"),
         ({"y": [0, 1, None] + [0, 1] * 6 + [0]}, "missing"),
         ({"y": [0, 1]}, "shape"),
+        ({"target": "survival"}, "target"),
+        ({"y": np.linspace(0, 1, 16)}, "target='ordered'"),
+        ({"y": [np.nan] * 16, "target": "ordered"}, "missing"),
+        ({"y": [2.0] * 16, "target": "ordered"}, "same label"),
+        ({"groups": np.repeat([0, 1], 8), "y": [0, 1] * 8, "strata": np.arange(16)}, "nothing to exchange"),
     ],
 )
 def test_bad_input_is_named(change, message):

@@ -138,10 +138,10 @@ def test_neighbours_and_their_votes(learner, expected):
     found, indices = gm.kneighbors(D[:5], D[5:], k, metric)
     assert_allclose(found, near, rtol=1e-9)
     assert_array_equal(indices, places)
-    classifier = gm.TransportKNeighborsClassifier(k, metric=metric).fit(D[5:], CLASSES[5:])
+    classifier = gm.TransportKNeighborsClassifier(k, metric=metric, n_points=None).fit(D[5:], CLASSES[5:])
     votes = class_shares(near, CLASSES[5:][places], 2, "distance")
     assert_allclose(classifier.predict_proba(D[:5]), votes, rtol=1e-9)
-    regressor = gm.TransportKNeighborsRegressor(k, metric=metric).fit(D[5:], VALUES[5:])
+    regressor = gm.TransportKNeighborsRegressor(k, metric=metric, n_points=None).fit(D[5:], VALUES[5:])
     assert_allclose(regressor.predict(D[:5]), mean_values(near, VALUES[5:][places], "distance"), rtol=1e-9)
 
 

@@ -13,7 +13,11 @@ QUICK = {"n_cells": 30, "max_epochs": 3}
 
 def distributions(adata):
     values = adata.X.toarray()
-    return gm.Distributions(values[:, values.var(axis=0) > values.var(axis=0).mean()], adata.obs["sample"].astype(str))
+    chosen = values.var(axis=0) > values.var(axis=0).mean()
+    features = adata.var_names[
+        chosen
+    ].tolist()  # equal numbers of points are drawn by the names of samples and features
+    return gm.Distributions(values[:, chosen], adata.obs["sample"].astype(str), features=features)
 
 
 @pytest.mark.parametrize("kind", ["single", "ensemble"])

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import joblib
@@ -26,9 +26,21 @@ from ..estimators.predictor import EnsemblePredictor
 from ..supervision.permutations import RestrictedPermutations, restricted_permutations
 from ..supervision.splits import check_splits, group_list
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
-from .association import NAMES, Association, combined_p_value, separation
+from .association import (
+    WEIGHTS,
+    Association,
+    combined_p_value,
+    combined_scores,
+    merged_p_value,
+    rank_p_values,
+    separation,
+)
 from .scores import SCORES
 
+# Permutations of the statistics of association, which need no fit, at least.
+_MIN_ASSOCIATION_PERMUTATIONS = 999
+# Weights of the statistics of association and of the held-out score in a combined p-value.
+_MERGE_WEIGHTS = (0.8, 0.2)
 # Threads up to which a test that can run in them does: more wait for each other, and processes take seconds to start.
 _MOST_THREADS = 2
 
@@ -135,10 +147,11 @@ def permutation_test(
     with those of another of the same size.
 
     An ensemble is fitted again for every permutation, with the settings that it has; permutations share the geometry,
-    which does not depend on labels. By default its held-out score is combined with five statistics of the association
-    between labels and distributions (PERMANOVA of means, of moments and of Euclidean transport, and the largest F
-    statistics of single features) under one permutation distribution: the score has power for a few strong features,
-    the others for many weak ones. See `statistic`.
+    which does not depend on labels. By default its held-out score is combined with statistics of the association
+    between labels and distributions (PERMANOVA of means, of standard deviations and of Euclidean transport, and sparse
+    differences of single features), which have more power for many weak differences. They need no fit and have at least
+    999 permutations; the p-values of both are merged by the Cauchy combination (Liu & Xie 2020), and the result is not
+    below ``1 / (n_permutations + 1)``. See `statistic`.
 
     Parameters
     ----------
@@ -224,13 +237,12 @@ def prepare_test(
     groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
     random = check_random_state(random_state)
     procedure: Callable[[np.ndarray], np.ndarray]
-    names: tuple[str, ...]
     if statistic not in STATISTICS:
         raise ParameterError("statistic", statistic, f": expected one of {list(STATISTICS)}")
     if (ensemble := _ensemble_of(method, random)) is not None:
-        procedure = EnsembleProcedure(ensemble, D, y, groups, strata, statistic)
         score = _check_ensemble_options(ensemble, cv, score)
-        codes, names, combined = procedure.labels, procedure.names, procedure.combined
+        procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
+        codes, names = procedure.labels, (SCORE, SEPARATION)
         exchange = restricted_permutations(codes, groups, strata, names=D.roll.names)
     else:
         labels = check_labels(y, D.roll)
@@ -247,9 +259,10 @@ def prepare_test(
             check_splits(splitting(codes), labels, groups)
         repeated = Procedure(method, D, classes, groups, splitting, protocol, score)
         shared = shareable and isinstance(splitting, FixedSplits)
-        procedure, names, combined = _Scalar(SharedProcedure.of(repeated) if shared else repeated), (score,), (score,)
+        procedure, names = _Scalar(SharedProcedure.of(repeated) if shared else repeated), (score,)
+        statistic = "score"
     _warn_of_few(exchange)
-    statistics = Statistics(score, names, combined)
+    statistics = Statistics(score, names, statistic)
     return PreparedTest(procedure, codes, exchange, statistics, random, threads=ensemble is not None)
 
 
@@ -259,11 +272,11 @@ SCORE, SEPARATION = "held-out score", "map separation"
 
 @dataclass(frozen=True)
 class Statistics:
-    """Name of the score, names of all statistics of a procedure, and those that the p-value combines."""
+    """Name of the score, names of the statistics of a procedure, and the choice of the statistic that is tested."""
 
     score: str
     names: tuple[str, ...]
-    combined: tuple[str, ...]
+    choice: str
 
 
 class _Scalar:
@@ -279,45 +292,41 @@ class _Scalar:
 class EnsembleProcedure:
     """Statistics of an ensemble with permuted labels, on a shared geometry.
 
+    A call fits the ensemble to permuted labels and returns its held-out score and the separation of its map.
+
     Attributes
     ----------
     labels : array of shape (n_distributions,)
         What is permuted: codes of classes, numbers, or codes of survival times.
-    names : tuple of str
-        Names of the statistics that a call returns.
-    combined : tuple of str
-        Those that the p-value combines.
     """
 
-    def __init__(
-        self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any, statistic: str
-    ) -> None:
+    def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
         self.cohort, self.geometry, self.settings = ensemble.prepare(D, y, groups, strata)
         target, back = self.cohort.target, self.cohort.inverse
+        self.first: np.ndarray | None = None
         if isinstance(target, Survival):
             assert target.times is not None
             pairs = np.column_stack([target.times.time, target.times.event])
             _, self.first, codes = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
             self.labels = codes.reshape(-1)[back]
         else:
-            self.first = None
             self.labels = (target.codes if isinstance(target, Classes) else target.values)[back]
-        self.association = Association(
-            self.geometry, self.labels[self.cohort.order], self.cohort.groups, self.cohort.strata
-        )
-        self.refits = statistic != "association"
-        fitted = (SCORE, SEPARATION) if self.refits else ()
-        self.names = fitted + (NAMES if statistic != "score" else ())
-        self.combined = tuple(name for name in self.names if name != SEPARATION)
+
+    def target(self, labels: np.ndarray) -> Any:
+        """Return the target of permuted labels."""
+        ordered = labels[self.cohort.order]
+        return self.cohort.target.relabelled(ordered if self.first is None else self.first[ordered])
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
-        ordered = labels[self.cohort.order]
-        target = self.cohort.target.relabelled(ordered if self.first is None else self.first[ordered])
-        statistics = [] if len(self.names) == 2 and self.refits else list(self.association.statistics(target))
-        if self.refits:
-            fitted = fit_cohort({"": self.geometry}, self.cohort, self.settings, target)
-            statistics = [fitted.score, separation(fitted.distances, target), *statistics]
-        return np.array(statistics)
+        target = self.target(labels)
+        fitted = fit_cohort({"": self.geometry}, self.cohort, self.settings, target)
+        return np.array([fitted.score, separation(fitted.distances, target)])
+
+    @cached_property
+    def association(self) -> Association:
+        """Statistics that need no fit."""
+        ordered = self.labels[self.cohort.order]
+        return Association(self.geometry, ordered, self.cohort.groups, self.cohort.strata)
 
 
 class PreparedTest:
@@ -336,20 +345,66 @@ class PreparedTest:
         threads: bool = False,
     ) -> None:
         self._procedure, self._codes, self._exchange, self._statistics = procedure, codes, exchange, statistics
-        self._random, self._threads = random, threads
+        self._seed, self._random, self._threads = random.randint(2**31), random, threads
         self._drawn: list[np.ndarray] = []
         self._answers: dict[bytes, tuple[np.ndarray, float]] = {}  # statistics and seconds, by arrangement
 
     def run(self, n_permutations: int, *, n_jobs: int | None = None, verbose: int = 0) -> PermutationTest:
         """Rank the statistics of the data's own labels among those of permuted ones."""
-        own, statistics = self._codes.tobytes(), self._statistics
+        statistics = self._statistics
+        associated = self._association(n_permutations) if statistics.choice != "score" else None
+        if statistics.choice == "association":
+            assert associated is not None
+            scores = combined_scores(associated, list(WEIGHTS.values()))
+            return self._result(
+                scores[0], scores[1:], float(rank_p_values(scores)[0]), _p_values(associated), "association",
+                tuple(WEIGHTS),
+            )  # fmt: skip
+        table = self._refits(n_permutations, n_jobs, verbose)
+        p_values = dict(zip(statistics.names, [combined_p_value(column[:, None]) for column in table.T], strict=True))
+        p, combined = p_values[statistics.names[0]], statistics.names[:1]
+        if associated is not None:
+            p_values |= _p_values(associated)
+            merged = merged_p_value([combined_p_value(associated, list(WEIGHTS.values())), p], _MERGE_WEIGHTS)
+            p, combined = max(merged, 1.0 / (n_permutations + 1)), (*combined, *WEIGHTS)
+        return self._result(table[0, 0], table[1:, 0], p, p_values, statistics.score, combined)
+
+    def _result(
+        self, statistic: float, null: np.ndarray, p: float, p_values: dict[str, float], score: str,
+        combined: tuple[str, ...],
+    ) -> PermutationTest:  # fmt: skip
+        seconds = [seconds for _, seconds in self._answers.values()]
+        return PermutationTest(
+            statistic=float(statistic),
+            null=null,
+            p=p,
+            score=score,
+            exchanged=self._exchange.among,
+            arrangements=self._exchange.arrangements,
+            seconds=float(np.nanmean(seconds)) if seconds else 0.0,
+            p_values=p_values,
+            combined=combined,
+        )
+
+    def _association(self, n_permutations: int) -> np.ndarray:
+        """Return the statistics of association of the observed and of permuted labels, a row each."""
+        procedure = self._procedure
+        assert isinstance(procedure, EnsembleProcedure)
+        random = np.random.RandomState(self._seed)
+        drawn = self._exchange.sample(max(n_permutations, _MIN_ASSOCIATION_PERMUTATIONS), random)
+        return np.array([procedure.association.statistics(procedure.target(labels)) for labels in drawn])
+
+    def _refits(self, n_permutations: int, n_jobs: int | None, verbose: int) -> np.ndarray:
+        """Return the statistics of the procedure for the observed and for permuted labels, a row each."""
+        own = self._codes.tobytes()
         if own not in self._answers:  # first and in this process, so that an error is raised at once
             with recorded_warnings():
                 self._answers[own] = _timed(self._procedure, self._codes)
         observed = self._answers[own][0]
         if np.isnan(observed).any():
             raise ValueError(
-                f"{statistics.score} is not defined on any of these splits: take another score, or larger test parts"
+                f"{self._statistics.score} is not defined on any of these splits: take another score, or larger test "
+                "parts"
             )
         while len(self._drawn) < n_permutations:
             self._drawn.append(self._exchange.draw(self._random))
@@ -357,20 +412,7 @@ class PreparedTest:
         self._answer(drawn, n_jobs, verbose)
         nothing = np.full(observed.size, np.nan)  # of arrangements that failed, which count as hits
         null = [self._answers[labels.tobytes()][0] for labels in drawn]
-        table = np.vstack([observed, *(nothing if np.ndim(row) == 0 else row for row in null)])
-        chosen = [statistics.names.index(name) for name in statistics.combined]
-        p_values = [combined_p_value(column[:, None]) for column in table.T]
-        return PermutationTest(
-            statistic=float(observed[0]),
-            null=table[1:, 0],
-            p=combined_p_value(table[:, chosen]),
-            score=statistics.score,
-            exchanged=self._exchange.among,
-            arrangements=self._exchange.arrangements,
-            seconds=float(np.nanmean([seconds for _, seconds in self._answers.values()])),
-            p_values=dict(zip(statistics.names, p_values, strict=True)),
-            combined=statistics.combined,
-        )
+        return np.vstack([observed, *(nothing if np.ndim(row) == 0 else row for row in null)])
 
     def _answer(self, drawn: list[np.ndarray], n_jobs: int | None, verbose: int) -> None:
         """Compute the scores of arrangements that are not known yet; one that comes up twice is done once."""
@@ -385,6 +427,10 @@ class PreparedTest:
             for arrangement, answer in zip(missing, jobs(map(attempted, missing.values())), strict=True):
                 self._answers[arrangement] = answer
                 bar.update()
+
+
+def _p_values(table: np.ndarray) -> dict[str, float]:
+    return {name: float(rank_p_values(column)[0]) for name, column in zip(WEIGHTS, table.T, strict=True)}
 
 
 def _ensemble_of(method: Any, random: np.random.RandomState) -> GroundMetricEnsemble | None:

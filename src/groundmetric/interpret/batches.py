@@ -1,8 +1,8 @@
 """Batch effects: association of batch, site, donor or another covariate with distances and with labels.
 
-A covariate is tested twice. In the distances: are distributions with the same value nearer to each other than to others,
-beyond what the labels explain? And against the labels: if a batch is associated with the label, a metric may have learned
-the batch. The unit of both tests is a patient (group) with one value of the covariate and one label.
+A covariate is tested twice. In the distances: are distributions with the same value nearer to each other than to
+others, beyond the effect of the labels? And against the labels: if a batch is associated with the label, a metric may
+have learned the batch. The unit of both tests is a patient (group) with one value of the covariate and one label.
 """
 
 from __future__ import annotations
@@ -165,14 +165,15 @@ def batch_effects(
 ) -> BatchEffects:
     """Test whether batch, site, donor or another covariate is associated with distances, and with labels.
 
-    Distributions of a group with the same value and label are one unit; the distance between two units is the mean distance
-    between their distributions, which does not depend on their numbers. Every group has the same total weight. Two statistics are tested together: how often the
-    nearest unit has the same value, and R², the share of the squared distances that the covariate explains (PERMANOVA,
-    Anderson 2001). Values are permuted among units of the same label, so that an association of the covariate with the
-    label does not count here; it is tested separately. With groups, permutations are restricted to those that keep groups
-    together (`supervision.permutations`): one sample with another value does not turn samples into independent units. If
-    most groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the donor)
-    is tested among distributions.
+    Distributions of a group with the same value and label are one unit; the distance between two units is the mean
+    distance between their distributions, which does not depend on their numbers. Every group has the same total
+    weight. Two statistics are tested together: how often the nearest unit has the same value, and R², the share of
+    the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among units of
+    the same label, so that an association of the covariate with the label does not count here; it is tested
+    separately. With groups, permutations are restricted to those that keep groups together
+    (`supervision.permutations`): one sample with another value does not turn samples into independent units. If most
+    groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the
+    donor) is tested among distributions.
 
     Use distances that hold for new distributions: for an ensemble, its out-of-bag `distances_`.
 
@@ -188,7 +189,7 @@ def batch_effects(
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     n_permutations : int, default=999
-        Number of permutations of each covariate; all different arrangements are used if there are not more.
+        Number of permutations of each covariate; designs with fewer arrangements use all of them.
     random_state : int, RandomState or None, default=0
         Seed of the permutations, which are keyed by name.
 
@@ -261,9 +262,9 @@ class _Case(NamedTuple):
         ):
             return cls(codes, labels, None, np.arange(codes.size))
         keys = list(zip(groups.tolist(), codes.tolist(), labels.tolist(), strict=True))
-        place = {key: unit for unit, key in enumerate(dict.fromkeys(keys))}
-        first = [keys.index(key) for key in place]
-        return cls(codes[first], labels[first], groups[first], np.array([place[key] for key in keys]))
+        numbers = {key: unit for unit, key in enumerate(dict.fromkeys(keys))}
+        first = [keys.index(key) for key in numbers]
+        return cls(codes[first], labels[first], groups[first], np.array([numbers[key] for key in keys]))
 
     @property
     def weights(self) -> np.ndarray:
@@ -287,7 +288,7 @@ class _Case(NamedTuple):
         return means
 
     def arrangements(self, count: int, random: np.random.Generator, *, within_labels: bool) -> np.ndarray:
-        """Return the observed values and permutations of them, a row each; a single row if no permutation is possible."""
+        """Return the observed values and permutations of them, a row each; one row if no permutation is possible."""
         try:
             exchange = restricted_permutations(
                 self.codes, self.groups, self.labels if within_labels else None, equal_sizes=True
@@ -331,8 +332,8 @@ def _tested(case: _Case, distances: np.ndarray | None, n_permutations: int, rand
     several = len(table) > 1
     expected = table[1:].mean(axis=0) if several else np.full(2, np.nan)
     return _Tested(
-        n_values, table[0, 0], expected[0], table[0, 1], expected[1], float(_explained(squares, case.labels[None], weights)[0]),
-        _both(table) if several else np.nan, *associated,
+        n_values, table[0, 0], expected[0], table[0, 1], expected[1],
+        float(_explained(squares, case.labels[None], weights)[0]), _both(table) if several else np.nan, *associated,
     )  # fmt: skip
 
 
@@ -347,20 +348,20 @@ def _explained(squares: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np
 
     R² is 1 minus the sum of squares within values over the total one, each divided by its weight.
     """
-    whole = weights @ squares @ weights / weights.sum()
+    total = weights @ squares @ weights / weights.sum()
     within = np.zeros(len(rows))
     for code in range(int(rows.max()) + 1):
         members = (rows == code) * weights
         mass = members.sum(axis=1)
         within += np.einsum("au,au->a", members @ squares, members) / np.where(mass > 0, mass, 1.0)
-    return 1.0 - within / whole if whole > 0 else np.zeros(len(rows))
+    return 1.0 - within / total if total > 0 else np.zeros(len(rows))
 
 
 def _both(table: np.ndarray) -> float:
     """Return the p-value of several statistics together; (arrangements, statistics), the observed values first.
 
     Each arrangement is ranked among all by each statistic, and then by its best rank: under the null hypothesis the
-    observed arrangement has any of these ranks with equal probability.
+    observed arrangement has every rank with equal probability.
     """
     ranks = np.stack([np.mean(column >= column[:, None] - _TIE, axis=1) for column in table.T], axis=1)
     best = ranks.min(axis=1)
@@ -372,8 +373,9 @@ def association(
 ) -> tuple[float, float]:
     """Return Cramér's V of two lists of classes and its p-value.
 
-    The p-value is that of Fisher's exact test for two by two classes, otherwise of 1,999 permutations. If `arrangements` of
-    the first list are given, a row each and the observed one first, the p-value ranks the first among them.
+    The p-value is that of Fisher's exact test for two by two classes, otherwise of 1,999 permutations. If
+    `arrangements` of the first list are given, a row each and the observed one first, the p-value ranks the first
+    among them.
 
     >>> association(list("aabb" * 3), list("xxyy" * 3))[0]
     1.0

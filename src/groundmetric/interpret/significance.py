@@ -1,9 +1,10 @@
 """Significance of single features: p- and q-values for differences in mean and shape between labels.
 
-The unit of all tests is the patient. Each feature of a unit is described by its quantile function, averaged over 20 bins of
-equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread, skewness, a
-subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F statistics, of the mean and
-of the shape, are combined, and the combination is ranked among its values for permuted labels.
+The unit of all tests is the patient. Each feature of a unit is described by its quantile function, averaged over 20
+bins of equal mass: the mean of the bins is the mean of the points, the deviations from it are the shape (spread,
+skewness, a subpopulation). A linear model removes strata and, in paired designs, patients. Two moderated F
+statistics, of the mean and of the shape, are combined, and the combination is ranked among its values for permuted
+labels.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
 # Bins of equal mass that describe a quantile function.
 _N_BINS = 20
-# The statistic is the larger of z(mean) and z(shape) - _SHAPE_PENALTY: at z = 3 about 80 % of the significance level goes to
-# the mean, so that the power for a shift is that of a linear model.
-_SHAPE_PENALTY = 0.5
+# The statistic is the larger of z(mean) and z(shape) - _SHAPE_PENALTY: at z = 3 about 95 % of the significance level
+# goes to the mean, and the power for a shift is that of a linear model.
+_SHAPE_PENALTY = 1.0
 # Share of the label's variation that must be within patients for patients to be removed as blocks; below this share,
-# patients are random effects, so that information between patients is not lost.
+# patients are random effects, which keeps the information between patients.
 _WITHIN = 0.75
+# Factor by which the pooled null distribution may extrapolate the p-value of a feature's own permutations.
+_EXTRAPOLATION = 10.0
 # Digits of statistics: arrangements that only differ in the names of the classes tie in spite of rounding.
 _DECIMALS = 9
 # Entries of the arrays that are held at the same time: 128 MB.
@@ -55,9 +58,9 @@ class FeatureSignificance:
     statistic : array of shape (n_features,)
         Combined z-score of mean and shape.
     shift : array of shape (n_features,)
-        Difference of the means of the second and the first class, in standard deviations of the points, after removal of
-        strata and (in paired designs) patients. With ``target="ordered"``: change of the mean per standard deviation of
-        the label. NaN with more than two classes. A feature may differ in shape without a shift.
+        Difference of the means of the second and the first class, in standard deviations of the points, after removal
+        of strata and (in paired designs) patients. With ``target="ordered"``: change of the mean per standard
+        deviation of the label. NaN with more than two classes. A feature may differ in shape without a shift.
     discoveries : Discoveries
         p-values, q-values (estimated false discovery rate) and family-wise p-values by permutation.
     parametric_p : array of shape (n_features,)
@@ -70,7 +73,7 @@ class FeatureSignificance:
     arrangements : int
         Number of different arrangements of the labels that the design allows.
     exact : bool
-        Whether all arrangements were used, so that no random numbers are involved in the p-values.
+        Whether all arrangements were used, and `p` does not depend on random numbers.
     smallest_p : float
         Smallest permutation p-value that the design and the number of permutations allow.
     n_units : int
@@ -102,11 +105,12 @@ class FeatureSignificance:
 
     @property
     def smallest_q(self) -> float:
-        """Smallest permutation q-value of a feature that is the only one to differ: features times `smallest_p`, at most 1.
+        """Smallest permutation q-value that the design allows, which is `smallest_p`.
 
-        If k features have the smallest p-value, their q-value is 1 / k of this, and never below `smallest_p`.
+        It is reached if many features differ. The q-value of a feature that differs alone among m is at least
+        ``m * smallest_p / 10``.
         """
-        return min(1.0, self.smallest_p * len(self.features))
+        return self.smallest_p
 
     def table(self) -> DataFrame:
         """Return a row per feature, sorted by the statistic, largest first.
@@ -144,40 +148,33 @@ def feature_significance(
 ) -> FeatureSignificance:
     """Test which features differ between labels, in mean or shape, with patients as units.
 
-    The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions of
-    fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged, so that a patient counts
-    once, however many samples it has; means of patients with more samples have a larger weight. If patients have several labels each (paired designs), differences between patients are
-    removed; if few of them have, patients are random effects with one correlation for all features. Differences between
-    strata are removed.
+    The same number of points is drawn from each distribution (`Distributions.equalize`), because quantile functions
+    of fewer points are noisier. Distributions of a patient (`groups`) with the same label are averaged, so that a
+    patient counts once, however many samples it has. Differences between strata are removed. If patients have several
+    labels each (paired designs), differences between patients are removed too; if only a minority has, patients are
+    random effects with one correlation for all features.
 
-    The statistic combines moderated F statistics (Smyth 2004, as in limma) of the mean and of the shape of the quantile
-    function. p-values rank it among its values for permuted labels (`supervision.permutations`): all arrangements if there
-    are at most ``n_permutations + 1``, otherwise random ones. The q-value is the larger of a pooled estimate (Tusher,
-    Tibshirani & Chu 2001) and the adjusted p-value (Benjamini & Hochberg).
-
-    What the numbers cover: under the null hypothesis that patients of a stratum are exchangeable, p-values are exact, for
-    any distribution of the features and any dependence between them. If the number of samples per patient depends on the
-    label, p-values are approximate: weights correct for the smaller variance of means of patients with more samples, and
-    shapes are averaged over equal numbers of samples. The q-value
-    controls the expected share of false discoveries under positive dependence. Neither number protects against a confounder
-    that is not among the strata. `parametric_p` and `parametric_q` assume normal patient means; use them if `smallest_p` or
-    `smallest_q` shows that the cohort is too small for a permutation test (6 pairs have 64 arrangements and a smallest p of
-    1/32).
+    The statistic is the larger of two moderated F statistics (Smyth 2004, as in limma), of the mean and of the shape of
+    the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels
+    (`supervision.permutations`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
+    ones. `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of
+    the observed effects; these p-values extrapolate `p` by at most a factor of 10.
 
     Parameters
     ----------
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
-        Classes, or numbers with ``target="ordered"``; `y`, `groups` and `strata` are aligned by name if they have names.
+        Classes, or numbers with ``target="ordered"``; `y`, `groups` and `strata` are aligned by name if they have
+        names.
     target : {"classes", "ordered"}, default="classes"
-        Whether labels are classes, or numbers (ages, grades, `survival_percentiles`), for which the linear trend is tested.
+        Whether labels are classes, or numbers (ages, grades, survival percentiles), for which a linear trend is tested.
     groups : array-like of shape (n_distributions,) or None, default=None
         Patient of each distribution.
     strata : array-like of shape (n_distributions,) or None, default=None
         Batch, centre or another nuisance: removed from the statistic, and labels are permuted within strata only.
     n_permutations : int, default=1999
-        Number of permutations. A single feature among m needs m / 0.05 permutations for a q-value of 0.05.
+        Number of permutations. A feature that differs alone among m needs 2 m permutations for a q-value of 0.05.
     random_state : int, RandomState or None, default=None
         Seed of the permutations and of the draw of points. Both are keyed by name, and do not depend on the order of
         distributions.
@@ -186,6 +183,18 @@ def feature_significance(
     -------
     FeatureSignificance
         Statistics, p- and q-values of all features.
+
+    Notes
+    -----
+    Scope. If patients of a stratum are exchangeable, `p` is exact for any distribution
+    of the features. If the number of samples per patient depends on the label, or patients have unequal numbers of
+    samples per label, `p` is approximate: means are weighted, and shapes are averaged over equal numbers of samples.
+    If no feature differs, the probability of any q-value below 0.05 is at most 0.05, for any dependence between
+    features. With effects, `q` estimates the expected share of false discoveries, assuming that features of equal
+    statistic have similar null distributions. `parametric_p` and `parametric_q` assume normally distributed patient
+    means; use them if `smallest_p` shows that the cohort is too small for a permutation test: 5 pairs have 32
+    arrangements and a smallest p of 1/16. No number protects against a confounder that is not among the strata.
+    `benchmarks/validity_interpret.py` measures error rates and power.
 
     Examples
     --------
@@ -204,19 +213,15 @@ def feature_significance(
     arrangements = design.exchange.sample(n_permutations, keyed_generator(seed, "permutations"))
     D = _equalized(D, seed)
     quantiles = _Quantiles.of(D, design.units, seed)
-    statistics, shift, parametric_p = _test(quantiles, design.roots(quantiles), arrangements)
-    found = discoveries(statistics[0], statistics[1:], relative=False)
-    # The pooled estimate needs few permutations but assumes similar null distributions of all features; the p-value of a
-    # feature does not.
-    found = replace(found, q=np.maximum(found.q, stats.false_discovery_control(found.p)))
+    tests = _test(quantiles, design.roots(quantiles), arrangements)
     exact = design.exchange.arrangements <= n_permutations + 1
     return FeatureSignificance(
         features=list(D.features) if D.features is not None else [f"feature {k}" for k in range(D.shape[1])],
-        statistic=statistics[0],
-        shift=shift if labels.dtype.kind == "f" or design.n_classes == 2 else np.full(D.shape[1], np.nan),
-        discoveries=found,
-        parametric_p=parametric_p,
-        parametric_q=stats.false_discovery_control(parametric_p),
+        statistic=tests.statistics[0],
+        shift=tests.shift,
+        discoveries=tests.discoveries(),
+        parametric_p=tests.parametric_p,
+        parametric_q=stats.false_discovery_control(tests.parametric_p),
         exchanged=design.exchange.among,
         arrangements=design.exchange.arrangements,
         exact=exact,
@@ -282,8 +287,8 @@ class _Design:
             units = np.argsort(order)
         else:  # a unit is a patient and a label; numbered in the order of names
             keys = [(int(group[row]), labels[row].item()) for row in range(n)]
-            place = {key: unit for unit, key in enumerate(dict.fromkeys(keys[row] for row in order))}
-            units = np.array([place[key] for key in keys])
+            numbers = {key: unit for unit, key in enumerate(dict.fromkeys(keys[row] for row in order))}
+            units = np.array([numbers[key] for key in keys])
         first = np.array([np.flatnonzero(units == unit)[0] for unit in range(int(units.max()) + 1)])
         by_unit = labels[first]
         patients = None if group is None else group[first]
@@ -292,7 +297,8 @@ class _Design:
         exchange = restricted_permutations(by_unit, patients, shares)
         nuisance = np.ones((by_unit.size, 1))
         if shares is not None:
-            nuisance = np.array([[float(dict(unit).get(s, 0)) for s in np.unique(stratum)] for unit in shares])
+            n_strata = 1 + max(value for unit in shares for value, _ in unit)
+            nuisance = np.array([[float(dict(unit).get(value, 0)) for value in range(n_strata)] for unit in shares])
         if patients is None or len(set(patients.tolist())) == by_unit.size:
             return cls(units, by_unit, exchange, nuisance, None)
         blocks = (patients[:, None] == np.unique(patients)).astype(np.float64)
@@ -304,10 +310,6 @@ class _Design:
             return cls(units, by_unit, exchange, np.hstack([nuisance, blocks]), None)
         return cls(units, by_unit, exchange, nuisance, patients)
 
-    @property
-    def n_classes(self) -> int:
-        return np.unique(self.labels).size
-
     def smallest_p(self, arrangements: np.ndarray, exact: bool) -> float:
         partitions = self.exchange.partitions if self.labels.dtype.kind in "iu" else self.exchange.arrangements
         return max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements))
@@ -315,8 +317,8 @@ class _Design:
     def roots(self, quantiles: _Quantiles) -> tuple[Floats, Floats]:
         """Return two matrices, for means and for shapes, that make units independent with equal variances.
 
-        Rows are orthogonal to the nuisance variables. Units with more distributions have less variable means; if patients
-        are random effects, units of a patient are correlated.
+        Rows are orthogonal to the nuisance variables. Units with more distributions have less variable means; if
+        patients are random effects, units of a patient are correlated.
         """
         complement, same = _complement(self.nuisance), np.eye(self.labels.size, dtype=bool)
         correlation = 0.0
@@ -324,8 +326,8 @@ class _Design:
             same = self.patients[:, None] == self.patients
             correlation = _correlation(complement, quantiles.means, same)
         covariance = np.where(same, correlation + (1.0 - correlation) * np.eye(len(same)), 0.0)
-        rest = np.square(complement @ quantiles.means).mean(axis=0)
-        spread = np.sqrt(self._variances(rest, quantiles.within))
+        residuals = np.square(complement @ quantiles.means).mean(axis=0)
+        spread = np.sqrt(self._variances(residuals, quantiles.within))
         roots = []
         for matrix in (covariance * spread * spread[:, None], covariance):
             eigenvalues, vectors = np.linalg.eigh(matrix)
@@ -333,26 +335,26 @@ class _Design:
             roots.append(_complement(root @ self.nuisance) @ root)
         return roots[0], roots[1]
 
-    def _variances(self, rest: Floats, within: Floats) -> Floats:
+    def _variances(self, residuals: Floats, within: Floats) -> Floats:
         """Return the variance of the mean of each unit, relative to the average one.
 
-        The variance is that of patients plus that of distributions over their number. One ratio of the two, the median over
-        features, serves all features.
+        The variance is that of patients plus that of distributions over their number. One ratio of the two, the
+        median over features, serves all features.
         """
         share = 1.0 / np.bincount(self.units)
-        varies = rest > 0
+        varies = residuals > 0
         if np.ptp(share) == 0 or not varies.any():
             return np.ones(share.size)
-        ratio = min(float(np.median(within[varies] / rest[varies])), 1.0 / float(share.mean()))
+        ratio = min(float(np.median(within[varies] / residuals[varies])), 1.0 / float(share.mean()))
         return np.maximum(1.0 + ratio * (share - share.mean()), 0.01)
 
 
 def _correlation(complement: Floats, means: Floats, same: np.ndarray) -> float:
     """Return the correlation of units of a patient, averaged over features (limma's consensus correlation)."""
-    rest = complement.T @ (complement @ means)
-    rest = rest / np.maximum(np.sqrt(np.square(rest).mean(axis=0)), 1e-300)
+    residuals = complement.T @ (complement @ means)
+    residuals = residuals / np.maximum(np.sqrt(np.square(residuals).mean(axis=0)), 1e-300)
     pairs = same & ~np.eye(len(same), dtype=bool)
-    covariance = np.sum(pairs * (rest @ rest.T)) / pairs.sum() / means.shape[1]
+    covariance = np.sum(pairs * (residuals @ residuals.T)) / pairs.sum() / means.shape[1]
     return float(np.clip(covariance, 0.0, 0.95))
 
 
@@ -386,10 +388,10 @@ class _Quantiles:
     def of(cls, D: Distributions, units: np.ndarray, seed: int) -> _Quantiles:
         """Average the distributions of each unit.
 
-        Features are centred in double precision before they are divided by their standard deviation, so that an offset of
-        a feature does not change the result. Means are averages over all distributions of a unit. Shapes are averages over
-        the same number of distributions for all units, drawn by name: the error of a shape is mostly that of its few
-        points, far from normal, and weights would not correct for it.
+        Features are centred in double precision before they are divided by their standard deviation, so that an
+        offset of a feature does not change the result. Means are averages over all distributions of a unit. Shapes
+        are averages over the same number of distributions for all units, drawn by name: the error of a shape is
+        mostly that of its few points, far from normal, and weights would not correct for it.
         """
         origin, scale = _origin_and_scale(D)
         counts = np.bincount(units)
@@ -427,7 +429,7 @@ def _equal_numbers(D: Distributions, units: np.ndarray, seed: int) -> np.ndarray
 def _origin_and_scale(D: Distributions) -> tuple[Floats, Floats]:
     means, variances = D.moments(weighted=False)
     if not sparse.issparse(D.points):
-        # A mean near the values, rounded to one of them, so that differences of float32 values are exact.
+        # A mean near the values, rounded to their type: differences of float32 values are then exact.
         means = means.astype(D.points.dtype).astype(np.float64)
     return means, np.where(variances > 0, np.sqrt(variances), 1.0)
 
@@ -457,118 +459,196 @@ def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
     return _N_BINS * np.diff([*at_edges, integral[-1]], axis=0)
 
 
-def _test(
-    quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray
-) -> tuple[Floats, Floats, Floats]:
-    """Return statistics of all arrangements, (n_arrangements, n_features), shifts and parametric p-values.
+@dataclass(frozen=True)
+class _Tests:
+    """Results of all features: statistics of all arrangements, pooled and parametric p-values, and shifts."""
 
-    `arrangements` has a row per arrangement, the observed one first.
+    statistics: Floats
+    pooled_p: np.ndarray | None
+    parametric_p: Floats
+    shift: Floats
+
+    def discoveries(self) -> Discoveries:
+        """Return p-values by the permutations of each feature, and q-values.
+
+        q-values are adjusted pooled p-values (Benjamini & Hochberg), which extrapolate the p-value of a feature by at
+        most a factor `_EXTRAPOLATION`. The smallest tail ratio of all features is ranked among those of the other
+        arrangements, and no q-value is below this rank (`overall`): if no feature differs, a q-value below 0.05 has a
+        probability of at most 0.05 for any dependence between features.
+        """
+        ranked = discoveries(self.statistics[0], self.statistics[1:], relative=False)
+        p = ranked.p if self.pooled_p is None else np.maximum(self.pooled_p, ranked.p / _EXTRAPOLATION)
+        return replace(ranked, q=np.maximum(stats.false_discovery_control(p), ranked.overall))
+
+
+def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.ndarray) -> _Tests:
+    """Test all features; `arrangements` has a row per arrangement of the labels, the observed one first.
+
+    Two null distributions are used. The statistics of permuted labels rank each feature among its own values. For the
+    pooled one, the effect of the observed labels is removed from the data first: otherwise features that differ,
+    whose variance includes their effect, would dominate the tail.
     """
     n_units, n_bins, n_features = quantiles.shapes.shape
-    n_rest = len(roots[0])
-    columns, bases, n_between = zip(*(_label_basis(root, arrangements) for root in roots), strict=True)
-    if n_rest - n_between[0].max() < 1:
+    values = (quantiles.means[:, None], quantiles.shapes)
+    bases = [_LabelBasis.of(root @ _columns(arrangements)) for root in roots]
+    n_rest, n_between = len(roots[0]), bases[0].rank[0, 0]
+    if n_rest - bases[0].rank.max() < 1:
         raise ValueError(
-            f"{n_units} units leave no degree of freedom for the error after removal of labels, strata and patients: give "
-            "more patients, or coarser strata"
+            f"{n_units} units leave no degree of freedom for the error after removal of labels, strata and patients: "
+            "give more patients, or coarser strata"
         )
-    total, dimensions = np.empty((2, n_features)), np.empty(n_features)
-    explained = np.empty((2, len(arrangements), n_features))
-    shift = np.zeros(n_features)
-    width = max(1, _MAX_ENTRIES // (n_bins * (len(bases[1]) + 3 * n_units)))
-    for low in range(0, n_features, width):
-        block = slice(low, low + width)
-        mean = roots[0] @ quantiles.means[:, block]
-        shape = (roots[1] @ quantiles.shapes[:, :, block].reshape(n_units, -1)).reshape(n_rest, n_bins, -1)
-        dimensions[block] = _effective_dimensions(shape)
-        for k, values in enumerate((mean[:, None], shape)):
-            total[k, block] = np.square(values).sum(axis=(0, 1))
-            parts = bases[k] @ values.reshape(n_rest, -1)
-            np.square(parts, out=parts)
-            explained[k][:, block] = parts.reshape(len(arrangements), -1, values.shape[2]).sum(axis=1)
-        if columns[0].shape[2] == 1:
-            observed = columns[0][0, :, 0]
-            shift[block] = observed @ mean / np.square(observed).sum()
+    removals = [_complement(basis.rows[0].T) for basis in bases]
+    pooled = [
+        _LabelBasis.of(removal @ root @ _columns(arrangements)) for removal, root in zip(removals, roots, strict=True)
+    ]
+    valid = np.flatnonzero(np.all([basis.rank[:, 0] == n_between for basis in pooled], axis=0))
+    pooled = [basis.at(valid) for basis in pooled]
+    width = max(1, _MAX_ENTRIES // (n_bins * (2 * bases[1].rows[:, :, 0].size + 4 * n_units)))
+    blocks = [slice(low, low + width) for low in range(0, n_features, width)]
+
+    total, residual, dimensions = np.empty((2, n_features)), np.empty((2, n_features)), np.ones((2, n_features))
+    for block in blocks:
+        for k in range(2):
+            residuals = np.tensordot(roots[k], values[k][:, :, block], 1)
+            total[k, block] = np.square(residuals).sum(axis=(0, 1))
+            residual[k, block] = total[k, block] - bases[k].at([0]).explained(residuals)[0]
+            dimensions[k, block] = _effective_dimensions(residuals) if k else 1.0
     varies = total > 1e-20 * n_rest  # in units of the variance of the points
-    score_mean, f, n_error = _moderated_scores(
-        explained[0], total[0], n_between[0], n_rest, np.ones(n_features), varies[0]
+    n_error = n_rest - n_between
+    # The prior of ranked statistics does not depend on the labels: one that is fitted to residuals of each
+    # arrangement is tighter for the observed labels if many features differ, and p-values of the other features would
+    # be too small.
+    free = [_Prior.fit(total[k] / dimensions[k], n_rest * dimensions[k], varies[k]) for k in range(2)]
+    fitted = [_Prior.fit(residual[k] / dimensions[k], n_error * dimensions[k], varies[k]) for k in range(2)]
+
+    statistics = np.empty((len(arrangements), n_features))
+    scores, null = np.empty((2, n_features)), np.empty((valid.size, n_features), dtype=np.float32)
+    for block in blocks:
+        by_labels, by_removal = [], []
+        for k in range(2):
+            residuals = np.tensordot(roots[k], values[k][:, :, block], 1)
+            among = varies[k, block], dimensions[k, block]
+            explained = bases[k].explained(residuals)
+            by_labels.append(free[k].scores(explained, total[k, block], bases[k].rank, n_rest, *among))
+            scores[k, block] = fitted[k].scores(explained[:1], total[k, block], bases[k].rank[:1], n_rest, *among)[0]
+            residuals = np.tensordot(removals[k], residuals, 1)
+            by_removal.append(
+                fitted[k].scores(pooled[k].explained(residuals), residual[k, block], pooled[k].rank, n_error, *among)
+            )
+        statistics[:, block], null[:, block] = _combined(*by_labels), _combined(*by_removal)
+    pooled_p = None
+    if n_error - n_between >= 1 and valid.size:
+        tail = np.sort(null, axis=None)
+        at_least = tail.size - np.searchsorted(tail, (_combined(*scores) - 1e-6).astype(np.float32), side="left")
+        pooled_p = (1.0 + at_least) / (1.0 + tail.size)
+    return _Tests(
+        statistics=np.round(statistics, _DECIMALS, out=statistics),
+        pooled_p=pooled_p,
+        parametric_p=fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0]),
+        shift=bases[0].slope(roots[0] @ quantiles.means),
     )
-    score_shape, _, _ = _moderated_scores(explained[1], total[1], n_between[1], n_rest, dimensions, varies[1])
-    parametric_p = np.where(varies[0], special.fdtrc(n_between[0][0], n_error[0], f[0]), 1.0)
-    score = np.maximum(score_mean, score_shape - _SHAPE_PENALTY, out=score_mean)
-    return np.round(score, _DECIMALS, out=score), shift, parametric_p
 
 
-def _label_basis(root: Floats, arrangements: np.ndarray) -> tuple[Floats, Floats, Floats]:
-    """Return whitened label columns, orthonormal rows that span them (stacked over arrangements), and their numbers.
+def _combined(score_mean: Floats, score_shape: Floats) -> Floats:
+    return np.maximum(score_mean, score_shape - _SHAPE_PENALTY)
 
-    The shapes are (arrangements, n_rest, columns), (arrangements * columns, n_rest) and (arrangements, 1).
+
+@dataclass(frozen=True)
+class _LabelBasis:
+    """Whitened label columns of each arrangement, orthonormal rows that span them, and their number.
+
+    The shapes are (arrangements, n_rest, columns), (arrangements, columns, n_rest) and (arrangements, 1).
     """
-    columns = root @ _columns(arrangements)
-    basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    used = sizes > 1e-9 * max(float(sizes.max()), 1e-300)
-    rows = (basis * used[:, None, :]).transpose(0, 2, 1)
-    return (
-        columns,
-        np.ascontiguousarray(rows).reshape(-1, len(root)),
-        used.sum(axis=1, keepdims=True).astype(np.float64),
-    )
+
+    columns: Floats
+    rows: Floats
+    rank: Floats
+
+    @classmethod
+    def of(cls, columns: Floats) -> _LabelBasis:
+        basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+        used = sizes > 1e-9 * np.sqrt(columns.shape[1])
+        rows = np.ascontiguousarray((basis * used[:, None, :]).transpose(0, 2, 1))
+        return cls(columns, rows, used.sum(axis=1, keepdims=True).astype(np.float64))
+
+    def at(self, chosen: Any) -> _LabelBasis:
+        return _LabelBasis(self.columns[chosen], self.rows[chosen], self.rank[chosen])
+
+    def explained(self, residuals: Floats) -> Floats:
+        """Return the sum of squares that the labels explain, (arrangements, features)."""
+        n_rest, _, width = residuals.shape
+        parts = self.rows.reshape(-1, n_rest) @ residuals.reshape(n_rest, -1)
+        return np.square(parts, out=parts).reshape(len(self.rows), -1, width).sum(axis=1)
+
+    def slope(self, residuals: Floats) -> Floats:
+        """Return the coefficient of a single label column in the observed arrangement, NaN with several columns."""
+        if self.columns.shape[2] > 1:
+            return np.full(residuals.shape[1], np.nan)
+        column = self.columns[0, :, 0]
+        return column @ residuals / np.square(column).sum()
 
 
-def _effective_dimensions(rest: Floats) -> Floats:
+def _effective_dimensions(residuals: Floats) -> Floats:
     """Return the effective number of dimensions of each feature's shape: (tr S)² / tr S², S the covariance of bins.
 
     The estimate of tr S² is corrected for the sampling error of S from n_rest rows (Srivastava 2005).
     """
-    n = len(rest)
-    rows = rest.transpose(2, 0, 1)
-    gram = rows @ rows.transpose(0, 2, 1) if n < rest.shape[1] else rows.transpose(0, 2, 1) @ rows
+    n = len(residuals)
+    rows = residuals.transpose(2, 0, 1)
+    gram = rows @ rows.transpose(0, 2, 1) if n < residuals.shape[1] else rows.transpose(0, 2, 1) @ rows
     trace, squares = np.einsum("fii->f", gram), np.square(gram).sum(axis=(1, 2))
     if n > 1:
-        squares = np.maximum((squares - trace**2 / n) * n**2 / ((n - 1.0) * (n + 2.0)), trace**2 / rest.shape[1])
-    return np.clip(np.divide(trace**2, squares, out=np.ones_like(trace), where=squares > 0), 1.0, rest.shape[1])
+        squares = np.maximum((squares - trace**2 / n) * n**2 / ((n - 1.0) * (n + 2.0)), trace**2 / residuals.shape[1])
+    return np.clip(np.divide(trace**2, squares, out=np.ones_like(trace), where=squares > 0), 1.0, residuals.shape[1])
 
 
-def _moderated_scores(
-    explained: Floats, total: Floats, n_between: Floats, n_rest: int, dimensions: Floats, varies: np.ndarray
-) -> tuple[Floats, Floats, Floats]:
-    """Return z-scores and moderated F statistics, (arrangements, features), and their error degrees of freedom.
+@dataclass(frozen=True)
+class _Prior:
+    """Prior of the variances of all features (Smyth 2004): degrees of freedom and value."""
 
-    Error variances are shrunk towards a common prior, fitted to all features (Smyth 2004, `fitFDist` and `eBayes` of
-    limma), for each arrangement in the same way. Features with d effective dimensions have d times the degrees of freedom.
-    """
-    n_error = (n_rest - n_between) * dimensions
-    variance = np.maximum(total - explained, 0.0) / n_error
-    n_prior, prior = _fit_prior(variance, n_error, varies)
-    # No more degrees of freedom than all features have together, as in limma.
-    n_total = np.minimum(n_error + n_prior, n_error[:, varies].sum(axis=1, keepdims=True) if varies.any() else n_error)
-    finite = np.isfinite(n_prior)
-    weight = np.where(finite, np.where(finite, n_prior, 0.0) / (np.where(finite, n_prior, 0.0) + n_error), 1.0)
-    moderated = weight * prior + (1.0 - weight) * variance
-    df = n_between * dimensions
-    f = np.divide(explained / df, moderated, out=np.zeros_like(explained), where=(moderated > 0) & varies)
-    return _z_score(f, df, n_total), f, n_total
+    df: float
+    variance: float
 
+    @classmethod
+    def fit(cls, squares: Floats, df: Floats, varies: np.ndarray) -> _Prior:
+        """Fit the prior to sums of squares (`fitFDist` of limma); fewer than three features have none."""
+        if varies.sum() < 3:
+            return cls(0.0, 1.0)
+        half, variance = df[varies] / 2.0, (squares / df)[varies]
+        logs = np.log(np.maximum(variance, max(1e-5 * float(np.median(variance)), 1e-300)))
+        logs += np.log(half) - special.digamma(half)
+        half_prior = float(_inverse_trigamma(np.array(logs.var(ddof=1) - special.polygamma(1, half).mean())))
+        if not np.isfinite(half_prior):
+            return cls(np.inf, float(np.exp(logs.mean())))
+        return cls(2.0 * half_prior, float(np.exp(logs.mean() + special.digamma(half_prior) - np.log(half_prior))))
 
-def _fit_prior(variance: Floats, n_error: Floats, varies: np.ndarray) -> tuple[Floats, Floats]:
-    """Return degrees of freedom and value of the prior variance in each arrangement, both of shape (arrangements, 1).
+    def shrink(self, variance: Floats, df: Floats | float) -> Floats:
+        """Return averages of variances and prior, weighted by degrees of freedom."""
+        if not np.isfinite(self.df):
+            return np.full_like(variance, self.variance)
+        return (self.df * self.variance + df * variance) / (self.df + df)
 
-    With fewer than three features there is no prior.
-    """
-    n_features = int(varies.sum())
-    if n_features < 3:
-        return np.zeros((len(variance), 1)), np.ones((len(variance), 1))
-    half, variance = n_error[:, varies] / 2.0, variance[:, varies]
-    floor = np.maximum(1e-5 * np.median(variance, axis=1, keepdims=True), 1e-300)
-    logs = np.log(np.maximum(variance, floor))
-    first = slice(0, 1) if np.all(half == half[:1]) else slice(None)  # special functions are slow
-    logs += np.log(half[first]) - special.digamma(half[first])
-    mean = logs.mean(axis=1, keepdims=True)
-    excess = logs.var(axis=1, ddof=1, keepdims=True) - special.polygamma(1, half[first]).mean(axis=1, keepdims=True)
-    half_prior = _inverse_trigamma(excess)
-    finite = np.isfinite(half_prior)
-    safe = np.where(finite, half_prior, 1.0)
-    return 2.0 * half_prior, np.exp(mean + np.where(finite, special.digamma(safe) - np.log(safe), 0.0))
+    def scores(
+        self, explained: Floats, total: Floats, rank: Floats, n_rest: float, varies: np.ndarray, dimensions: Floats
+    ) -> Floats:
+        """Return z-scores of moderated F statistics, (arrangements, features).
+
+        A feature with d effective dimensions has d times the degrees of freedom.
+        """
+        df, n_error = rank * dimensions, (n_rest - rank) * dimensions
+        variance = self.shrink(np.maximum(total - explained, 0.0) / np.maximum(n_error, 1e-9), n_error)
+        defined = (variance > 0) & varies & (df > 0)
+        f = np.divide(explained, variance * np.maximum(df, 1.0), out=np.zeros_like(explained), where=defined)
+        return _z_score(f, np.maximum(df, 1.0), n_error + min(self.df, 1e6))
+
+    def p_values(
+        self, explained: Floats, residual: Floats, n_between: float, n_error: float, varies: np.ndarray
+    ) -> Floats:
+        """Return p-values of moderated F statistics (`eBayes` of limma)."""
+        variance = self.shrink(np.maximum(residual, 0.0) / n_error, n_error)
+        f = np.divide(explained / n_between, variance, out=np.zeros_like(explained), where=(variance > 0) & varies)
+        # No more degrees of freedom than all features have together, as in limma.
+        return special.fdtrc(n_between, min(n_error + self.df, n_error * max(int(varies.sum()), 1)), f)
 
 
 def _inverse_trigamma(values: Floats) -> Floats:

@@ -358,15 +358,17 @@ def discoveries(observed: Any, null: Any, *, relative: bool = True) -> Discoveri
 
 
 def _tail_ratios(row: np.ndarray, pool: np.ndarray, n_rows: int) -> np.ndarray:
-    """For each value, the mean number of values as high in a row of the pool, by their number in this row.
+    """Return, for each value, the mean number of values as high in a row of the pool over their number in this row.
 
-    A lower threshold may have a smaller ratio; the value is then called together with those down to there.
+    The ratio of a value is not above that of a lower value, because all values down to a threshold are selected
+    together.
     """
-    order = np.argsort(-row, kind="stable")
-    expected = (pool.size - np.searchsorted(pool, row[order], side="left")) / n_rows
-    here = row.size - np.searchsorted(np.sort(row), row[order], side="left")
+    order = np.argsort(row, kind="stable")
+    ascending = row[order]  # searches for ascending values are four times as fast as for others
+    expected = (pool.size - np.searchsorted(pool, ascending, side="left")) / n_rows
+    selected = row.size - np.searchsorted(ascending, ascending, side="left")
     ratios = np.empty(row.size)
-    ratios[order] = np.minimum.accumulate((expected / here)[::-1])[::-1]
+    ratios[order] = np.minimum.accumulate(expected / selected)
     return ratios
 
 

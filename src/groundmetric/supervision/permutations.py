@@ -1,16 +1,16 @@
-"""Restricted permutations of labels: patients with several samples, paired designs, strata, and mixtures of these.
+"""Restricted permutations of labels: patients with several samples, paired designs, strata, and mixtures.
 
-A permutation test is valid if, under the null hypothesis, every arrangement of the labels that it draws is as probable as
-the observed one. Patients are exchangeable with each other, samples with other samples of the same patient, and both only
-within a stratum. All permutation tests of the package draw from the arrangements defined here:
+A permutation test is valid if, under the null hypothesis, every arrangement of the labels that it draws is as
+probable as the observed one. Patients are exchangeable with each other, samples with other samples of the same
+patient, and both only within a stratum. All permutation tests of the package draw from the arrangements defined here:
 
 - Without groups, labels are permuted among samples of a stratum.
 - If every group (patient) has one label, labels are permuted among groups that occur in the same strata.
-- If labels differ within some groups, labels are permuted among samples of the same group and stratum, and all labels of a
-  group are exchanged with those of another group that has the same number of samples in each stratum.
+- If labels differ within some groups, labels are permuted among samples of the same group and stratum, and all labels
+  of a group are exchanged with those of another group that has the same number of samples in each stratum.
 
-The last rule contains the exceptions of real cohorts: one sample with another label, groups of different sizes, and groups
-that span several strata.
+The last rule contains the exceptions of real cohorts: one sample with another label, groups of different sizes, and
+groups that span several strata.
 """
 
 from __future__ import annotations
@@ -65,46 +65,45 @@ class RestrictedPermutations:
         for blocks in self.blocks:
             source = np.argsort(random.random((count, len(blocks))), axis=1)
             for parts in zip(*blocks, strict=True):
-                places = np.stack(parts)  # (blocks, units of a block in this stratum)
-                contents = self.labels[places][source]
+                members = np.stack(parts)  # (blocks, units of a block in this stratum)
+                contents = self.labels[members][source]
                 order = np.argsort(random.random(contents.shape), axis=2)
-                drawn[:, places] = np.take_along_axis(contents, order, axis=2)
+                drawn[:, members] = np.take_along_axis(contents, order, axis=2)
         return drawn[:, self.units]
 
     def sample(self, count: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
         """Return the observed arrangement and others, shape (n_arrangements, n_distributions), observed first.
 
-        If there are at most ``count + 1`` different arrangements, the result has each of them once, and a test is exact.
-        Otherwise it has `count` random arrangements.
+        A design with at most ``count + 1`` different arrangements gives each of them once, and the test is exact.
+        Otherwise the result has `count` random arrangements.
         """
         if self.arrangements > count + 1:
             return np.vstack([self.labels[self.units][None], self.draws(count, random)])
-        every = np.array(list(self.enumerate()))
+        every = self.enumerate()
         observed = np.all(every == self.labels, axis=1)
         return np.vstack([every[observed], every[~observed]])[:, self.units]
 
-    def enumerate(self) -> Iterator[np.ndarray]:
-        """Yield every different arrangement of the labels of the units once."""
-        for choice in itertools.product(*(self._orders_of(blocks) for blocks in self.blocks)):
-            labels = self.labels.copy()
-            for places, values in itertools.chain.from_iterable(choice):
-                labels[places] = values
-            yield labels
+    def enumerate(self) -> np.ndarray:
+        """Return every different arrangement of the labels of the units once, shape (n_arrangements, n_units)."""
+        choices = [self._orders_of(blocks) for blocks in self.blocks]
+        rows = np.indices([len(orders) for _, orders in choices]).reshape(len(choices), -1)
+        every = np.tile(self.labels, (rows.shape[1], 1))
+        for (members, orders), row in zip(choices, rows, strict=True):
+            every[:, members] = orders[row]
+        return every
 
-    def _orders_of(self, blocks: list[Block]) -> list[list[tuple[np.ndarray, tuple[Any, ...]]]]:
-        """Return the different arrangements of a list of blocks, each as units and their labels."""
-        found = []
-        for contents in _distinct_orders([self._content(block) for block in blocks]):
-            within = [
-                [(places, order) for order in _distinct_orders(values)]
-                for block, content in zip(blocks, contents, strict=True)
-                for places, values in zip(block, content, strict=True)
-            ]
-            found += [list(choice) for choice in itertools.product(*within)]
-        return found
+    def _orders_of(self, blocks: list[Block]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the units of a list of blocks and their different labels, shapes (n,) and (n_orders, n)."""
+        inner = {values: list(_distinct_orders(values)) for block in blocks for values in self._content(block)}
+        orders = [
+            list(itertools.chain.from_iterable(choice))
+            for contents in _distinct_orders([self._content(block) for block in blocks])
+            for choice in itertools.product(*(inner[values] for content in contents for values in content))
+        ]
+        return np.concatenate([members for block in blocks for members in block]), np.array(orders)
 
     def _content(self, block: Block) -> tuple[tuple[Any, ...], ...]:
-        return tuple(tuple(np.sort(self.labels[places]).tolist()) for places in block)
+        return tuple(tuple(np.sort(self.labels[members]).tolist()) for members in block)
 
     @property
     def arrangements(self) -> int:
@@ -133,7 +132,7 @@ class RestrictedPermutations:
 
     def _contents(self, codes: np.ndarray) -> list[Counter[Any]]:
         return [
-            Counter(tuple(tuple(np.sort(codes[places])) for places in block) for block in blocks)
+            Counter(tuple(tuple(np.sort(codes[members])) for members in block) for block in blocks)
             for blocks in self.blocks
         ]
 
@@ -160,8 +159,9 @@ def restricted_permutations(
         Names of the distributions, by which arrangements are drawn: the same distributions in another order have the
         same arrangements in that order. None: arrangements are drawn by position.
     equal_sizes : bool, default=False
-        Whether groups with one label each exchange it only with groups of the same number of distributions. Needed if the
-        statistic treats distributions, not groups, as units, and the number of distributions may depend on the label.
+        Whether groups with one label each exchange it only with groups of the same number of distributions. Needed if
+        the statistic treats distributions, not groups, as units, and the number of distributions may depend on the
+        label.
 
     Returns
     -------
@@ -223,11 +223,11 @@ def profiles(codes: np.ndarray, units: np.ndarray) -> list[tuple[tuple[int, Frac
     >>> profiles(np.array([0, 1, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 1, 2]))[0]
     ((0, Fraction(1, 2)), (1, Fraction(1, 2)))
     """
-    found = []
+    shares = []
     for unit in range(int(units.max()) + 1):
         values, counts = np.unique(codes[units == unit], return_counts=True)
-        found.append(tuple((int(v), Fraction(int(c), int(counts.sum()))) for v, c in zip(values, counts, strict=True)))
-    return found
+        shares.append(tuple((int(v), Fraction(int(c), int(counts.sum()))) for v, c in zip(values, counts, strict=True)))
+    return shares
 
 
 def _members(numbers: np.ndarray) -> list[np.ndarray]:
@@ -249,7 +249,7 @@ def _counts(strata: np.ndarray) -> tuple[tuple[int, int], ...]:
 
 
 def _count_orders(items: Iterable[Hashable]) -> int:
-    """Return the number of different orders of these items."""
+    """Return the number of different orders of the items."""
     total, n = 1, 0
     for count in Counter(items).values():
         n += count
@@ -258,18 +258,19 @@ def _count_orders(items: Iterable[Hashable]) -> int:
 
 
 def _distinct_orders(items: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield every different order of these items once.
+    """Yield every different order of the items once.
 
     >>> list(_distinct_orders("aab"))
     [('a', 'a', 'b'), ('a', 'b', 'a'), ('b', 'a', 'a')]
     """
     counts = Counter(items)
+    distinct, n = list(counts), counts.total()
 
     def extend(start: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        if not counts.total():
+        if len(start) == n:
             yield start
             return
-        for item in list(counts):
+        for item in distinct:
             if counts[item]:
                 counts[item] -= 1
                 yield from extend((*start, item))
