@@ -79,9 +79,10 @@ usual.""",
     "permutation_test": (
         "Permutation test of an ensemble",
         """\
-`evaluation.permutation_test` permutes labels among the units that the design allows (patients, samples of a
-patient, within strata), fits the given ensemble again with its own settings, and combines the held-out score with
-five statistics of association. Under no effect p-values are uniform. Power is compared with PERMANOVA of the sample
+`evaluation.permutation_test` permutes labels among the units that the design allows (patients, samples of a patient,
+within strata), fits the given ensemble again with its own settings, and merges the p-value of the held-out score with
+that of statistics of association, which need no fit. Under no effect a p-value is at most α with probability α (or
+less). `p_values["map separation"]` belongs to a 2-D map of `distances_`. Power is compared with PERMANOVA of the sample
 means and with the largest t statistic of the sample means.""",
     ),
     "map": (
