@@ -199,8 +199,8 @@ def _by_members(cohort: Cohort) -> str:
     assert cohort.run.results is not None
     return (
         f"The learned metric is that of an ensemble: a part of {_held(cohort)} is held out in each cross-validation "
-        "fold, and its labels are used at no step of its prediction (members, kernels, penalties, weights). The model is "
-        f"the {cohort.run.results.scored} that `groundmetric predict` uses"
+        "fold, and its labels are used at no step of its prediction (members, kernels, penalties, weights). The model "
+        f"is the {cohort.run.results.scored} that `groundmetric predict` uses"
     )
 
 
