@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from groundmetric.evaluation import corrected_t, holm, paired_t, resample, wilson
-from groundmetric.evaluation.statistics import containing
+from groundmetric.evaluation.statistics import containing, importance_interval
 
 SCORES = np.array([0.7, 0.8, 0.75, 0.9, 0.65])
 
@@ -100,3 +103,22 @@ def test_intervals_of_draws_are_widened_to_their_values():
     assert (low[0], high[2]) == (-1.0, 2.0)
     assert_allclose([low[1], high[1]], np.quantile(draws[:, 1], [0.05, 0.95]))
     assert np.isnan(containing(np.zeros(3), draws[:0])).all()
+
+
+@given(
+    hnp.arrays(float, 5, elements=st.floats(0, 1)), hnp.arrays(float, (7, 5), elements=st.floats(0, 1)),
+    st.floats(0.01, 0.99),
+)  # fmt: skip
+def test_intervals_contain_their_importance_and_are_shares(importance, refits, confidence):
+    low, high = importance_interval(importance, refits, confidence)
+    assert np.all((low >= 0) & (low <= importance) & (importance <= high) & (high <= 1))
+    percentiles = np.quantile(refits, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0, method="inverted_cdf")
+    assert np.all(low <= percentiles[1] + 1e-12)
+    assert np.all(high >= percentiles[0] - 1e-12)
+
+
+def test_an_interval_is_as_wide_on_either_side_as_refits_vary_even_where_all_are_below():
+    """Refits scatter weight over more features: those of a strong one may all be below its importance."""
+    refits = np.array([[0.04], [0.09], [0.16]])
+    low, high = importance_interval(np.array([0.36]), refits, 0.9999)
+    np.testing.assert_allclose([low, high], [[0.04], [0.49]], atol=1e-3)  # weights 0.2 and 0.6 + (0.4 - 0.3)
