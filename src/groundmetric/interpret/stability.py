@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import as_distributions
+from ..evaluation.statistics import importance_interval
 from ..supervision.permutations import restricted_permutations
 from ..supervision.splits import group_list
 from ._inputs import classes_of, feature_names, frame
