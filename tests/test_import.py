@@ -7,7 +7,7 @@ import pytest
 
 import groundmetric as gm
 
-HEAVY = ["numba", "sklearn", "scipy", "matplotlib", "torch", "pandas", "joblib"]
+HEAVY = ["sklearn", "scipy", "matplotlib", "torch", "pandas", "joblib"]
 
 
 def run(code):

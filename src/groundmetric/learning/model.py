@@ -17,7 +17,7 @@ from ..distributions import Distributions
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import DiagonalMetric
 from ..supervision import Supervision, Target
-from ..transport._kernels.products import project
+from ..transport.products import project
 from ..transport.pairs import PairTransport, pair_transport
 from ..transport.problem import Masses
 from .objective import Adam, GroundPairs, Optimiser

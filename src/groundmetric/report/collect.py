@@ -32,7 +32,7 @@ KINDS = {
     "learned": "the first, moved by triplets of samples under optimal transport",
     "euclidean": "nothing: standardised features, all alike",
 }
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "anndata")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "anndata")
 
 
 def collect(

@@ -1,15 +1,11 @@
 """Optimal transport: one problem by `solve` or `solve_points`, and many pairs at a time."""
 
-from .._internal.compile import prepare_compilation
-
-prepare_compilation()  # before the first kernel is defined
-
-from .plan import Basis, BoundedDistances, Plan, Status  # noqa: E402
-from .solve import Auto, solve, solve_points  # noqa: E402
-from .solvers.coarse import Coarse, Coarsened, coarsen  # noqa: E402
-from .solvers.exact import SOLVERS, Exact  # noqa: E402
-from .solvers.partial import Partial, Unbalanced  # noqa: E402
-from .solvers.pot import Entropic, Gaussian, Mixture, Sliced  # noqa: E402
+from .plan import Basis, BoundedDistances, Plan, Status
+from .solve import Auto, solve, solve_points
+from .solvers.coarse import Coarse, Coarsened, coarsen
+from .solvers.exact import SOLVERS, Exact
+from .solvers.partial import Partial, Unbalanced
+from .solvers.pot import Entropic, Gaussian, Mixture, Sliced
 
 __all__ = [
     "Auto",

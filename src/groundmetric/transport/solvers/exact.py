@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .. import _core
 from ..basis import Forest, run_simplex, true_flows, unplaced, without_rounding
 from ..plan import Basis, Plan, Status
 from ..problem import ROUNDING, Units, common_units
@@ -207,7 +208,8 @@ def solve_exact(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, *, start: Basis | None = None, max_pivots: int | None = None
 ) -> Plan:
     """Exact optimal transport between masses of equal sums, some of which may be 0."""
-    up = far_exponent(cost)
+    cost_range = _core.finite_range(cost)
+    up = far_exponent(cost_range)
     if up:  # sums of such costs would leave the range of numbers
         return _solve_scaled(cost, a, b, start, max_pivots, up)
     units = common_units(a, b)
@@ -215,11 +217,11 @@ def solve_exact(
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
-    first = run_simplex(inner, units.a[rows], units.b[cols], start, limit)
+    first = run_simplex(inner, units.a[rows], units.b[cols], start, limit, cost_range)
     forest, rounded, left = first, np.concatenate([units.a[rows], units.b[cols]]), None
     if units.left is not None:
         left = np.concatenate([units.left[0][rows], units.left[1][cols]])
-        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit)
+        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit, cost_range)
     n, m = inner.shape
     u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
     potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
@@ -254,9 +256,9 @@ def solve_exact(
     )
 
 
-def far_exponent(cost: np.ndarray) -> int:
-    """By how many binary digits the largest cost is out of the range where sums of costs are safe; 0 if it is not."""
-    largest = max(float(cost.max()), -float(cost.min()))
+def far_exponent(cost_range: tuple[float, float]) -> int:
+    """Return the binary digits by which the largest cost is out of the range in which sums of costs are safe, or 0."""
+    largest = max(cost_range[1], -cost_range[0])
     exponent = math.frexp(largest)[1]
     return 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
 
@@ -276,7 +278,12 @@ def _solve_scaled(
 
 
 def _without_rounding(
-    first: Forest, cost: np.ndarray, units: np.ndarray, left: np.ndarray, limit: int
+    first: Forest,
+    cost: np.ndarray,
+    units: np.ndarray,
+    left: np.ndarray,
+    limit: int,
+    cost_range: tuple[float, float],
 ) -> tuple[Forest, np.ndarray, np.ndarray]:
     """The forest without dear arcs that carry rounding only, with its units and what is left of the masses."""
     settled = without_rounding(first, cost, units, left) if first.optimal else None
@@ -284,7 +291,7 @@ def _without_rounding(
         return first, units, left
     units, left = settled
     n = first.n_sources
-    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit), units, left
+    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit, cost_range), units, left
 
 
 def _shipments(
