@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+
 from . import _core
 from .plan import Basis
 from .problem import ROUNDING, is_tall

@@ -16,6 +16,8 @@ from .problem import Masses
 
 # Lines that the points are projected to; further ones carry too little of the spread to pay.
 _LINES = 5
+# Distances below this may be 0 in a solve, because squares of their steps underflow, but not on a line.
+_UNDERFLOW = 1e-150
 # A hand-over to a thread should be worth about this many entries of a cost matrix.
 _BATCH = 2e6
 
@@ -64,7 +66,7 @@ class LowerBounds:
         # Points that rounding moves a little move a distance (of squared costs, its root) by no more.
         terms = 64 + int(np.diff(self._bounds).max()) + z.shape[1]
         moved = terms * np.finfo(float).eps * (reach[rows] + reach[cols] + np.abs(centre).max())
-        bound = np.maximum(apart * (1.0 - 1e-12) - moved, 0.0)
+        bound = np.maximum(apart * (1.0 - 1e-12) - moved - _UNDERFLOW, 0.0)
         return bound**2 if self._cost is Cost.SQUARED else bound
 
     def by_potentials(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:

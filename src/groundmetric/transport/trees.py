@@ -33,7 +33,7 @@ def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarra
 
 
 def hung_forest(arcs: np.ndarray, n: int, m: int) -> np.ndarray:
-    """Return the parents of all nodes when each tree of a forest of arcs (source, sink) hangs from the root by a source."""
+    """Return the parents of all nodes; each tree of a forest of arcs (source, sink) hangs from the root by a source."""
     from scipy.sparse.csgraph import breadth_first_order, connected_components  # slow to import
 
     root = n + m
