@@ -201,9 +201,11 @@ def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
     tails, heads = forest.ends(nodes)
     heads = heads + forest.n_sources
     backwards = -flows[nodes] - ROUNDING * np.minimum(units[tails], units[heads])
-    part = _parts(tails, heads, units.size)
     tops = np.flatnonzero(forest.parent[:-1] == units.size)
-    lacking = np.abs(flows[tops]) - ROUNDING * np.bincount(part, units)[part[tops]]
+    lacking = np.abs(flows[tops])
+    if lacking.max(initial=0.0) > _NOISE:  # else the parts of the forest make no difference
+        part = _parts(tails, heads, units.size)
+        lacking -= ROUNDING * np.bincount(part, units)[part[tops]]
     return float(sum(np.maximum(amount - _NOISE, 0.0).sum() for amount in (backwards, lacking)))
 
 

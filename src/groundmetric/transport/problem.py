@@ -51,7 +51,8 @@ def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.ldexp(x, -up), np.ldexp(y, -up), up
 
 
-def check_cost(cost: Any) -> np.ndarray:
+def check_cost(cost: Any) -> tuple[np.ndarray, tuple[float, float]]:
+    """Return valid costs, and the smallest and the largest of them."""
     cost = real_array(cost, "cost")
     if cost.ndim != 2 or 0 in cost.shape:
         raise ValueError(f"cost has shape {cost.shape}: expected (sources, sinks), at least one of each")
@@ -60,7 +61,7 @@ def check_cost(cost: Any) -> np.ndarray:
     if not low <= high:
         i, j = np.argwhere(~np.isfinite(cost))[0]
         raise ValueError(f"cost contains NaN or infinity: {cost[i, j]} at ({i}, {j}); use a large number to bar an arc")
-    return cost
+    return cost, (low, high)
 
 
 def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:

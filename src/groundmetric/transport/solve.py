@@ -149,12 +149,12 @@ def solve(
     0.0
     """
     chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
-    cost = check_cost(cost)
+    cost, cost_range = check_cost(cost)
     a, b = check_masses(a, b, cost.shape, balanced=chosen.balanced)
     if not isinstance(start, Basis | None):
         raise TypeError(f"start is a {type(start).__name__}: expected the `basis` of a plan")
     if isinstance(chosen, Exact):
-        return solve_exact(cost, a, b, start=start, max_pivots=chosen.max_pivots)
+        return solve_exact(cost, a, b, start=start, max_pivots=chosen.max_pivots, cost_range=cost_range)
     if start is not None:
         raise ValueError(f"start is for the exact solver, but solver is {chosen.name!r}: leave it out")
     return chosen.solve(cost, a, b)

@@ -276,14 +276,31 @@ private:
         if (y != kNone) previous_[y] = x;
     }
 
-    /// Shift the potentials of a subtree, from both ends of its list: two traversals wait for memory at the same time.
+    /// Shift the potentials of a subtree, or those of all other nodes the other way, whichever are fewer.
+    ///
+    /// Only differences of potentials matter. Nodes are collected from both ends of the list, of a large subtree at the
+    /// same time as its complement: these traversals wait for memory together, and the first to end decides.
     void shift(Node top, double amount) {
-        for (Node x = top, y = last_[top];; x = next_[x], y = previous_[y]) {
-            potential_[x] += amount;
-            if (x == y) return;
-            potential_[y] += amount;
-            if (next_[x] == y) return;
+        constexpr Index small_subtree = 64;
+        const std::span<Node> inside = up_, outside = down_;
+        Node first = top, last = last_[top];
+        Node before = previous_[top], after = next_[last];
+        Index count = 0, others = 0;
+        while (true) {
+            inside[count++] = first;
+            if (first == last) break;
+            inside[count++] = last;
+            if (next_[first] == last) break;
+            first = next_[first], last = previous_[last];
+            if (count < small_subtree) continue;
+            if (before != kNone) outside[others++] = before, before = previous_[before];
+            if (after != kNone) outside[others++] = after, after = next_[after];
+            if (before == kNone && after == kNone) {
+                for (const Node x : outside.first(others)) potential_[x] -= amount;
+                return;
+            }
         }
+        for (const Node x : inside.first(count)) potential_[x] += amount;
     }
 
     Node n_ = 0, root_ = 0;

@@ -205,10 +205,19 @@ class Exact(Solver):
 
 
 def solve_exact(
-    cost: np.ndarray, a: np.ndarray, b: np.ndarray, *, start: Basis | None = None, max_pivots: int | None = None
+    cost: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    start: Basis | None = None,
+    max_pivots: int | None = None,
+    cost_range: tuple[float, float] | None = None,
 ) -> Plan:
-    """Exact optimal transport between masses of equal sums, some of which may be 0."""
-    cost_range = _core.finite_range(cost)
+    """Solve exact optimal transport between masses of equal sums, of which some may be 0.
+
+    `cost_range` is the smallest and the largest cost, if the caller knows them.
+    """
+    cost_range = _core.finite_range(cost) if cost_range is None else cost_range
     up = far_exponent(cost_range)
     if up:  # sums of such costs would leave the range of numbers
         return _solve_scaled(cost, a, b, start, max_pivots, up)
