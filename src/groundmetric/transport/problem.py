@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._internal.validation import real_array
-from ..distributions import Distributions
 from . import _core
+
+if TYPE_CHECKING:
+    from ..distributions import Distributions
 
 # Coordinates and steps with a binary exponent beyond this have squares that are out of range, or lose digits there.
 _FAR = 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import numbers
 import warnings
@@ -10,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from .. import _core
 from ..basis import Forest, run_simplex, true_flows, unplaced, without_rounding
@@ -139,8 +139,18 @@ def require_not_negative(cost: np.ndarray, name: str) -> None:
         raise ValueError(f"cost is {cost[i, j]} at ({i}, {j}): solver {name!r} needs costs that are not negative")
 
 
-# Solvers by name. `groundmetric.transport` fills it in: the files of the other solvers import this one.
-SOLVERS: dict[str, type[Solver]] = {}
+# Module and class of each solver by name; modules of `groundmetric.transport`, imported when a solver is first used.
+SOLVERS = {
+    "exact": ("solvers.exact", "Exact"),
+    "partial": ("solvers.partial", "Partial"),
+    "unbalanced": ("solvers.partial", "Unbalanced"),
+    "entropic": ("solvers.pot", "Entropic"),
+    "sliced": ("solvers.pot", "Sliced"),
+    "gaussian": ("solvers.pot", "Gaussian"),
+    "mixture": ("solvers.pot", "Mixture"),
+    "coarse": ("solvers.coarse", "Coarse"),
+    "auto": ("solve", "Auto"),
+}
 
 
 def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
@@ -152,7 +162,8 @@ def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or an object of theirs")
-    kind = SOLVERS[solver]
+    module, name = SOLVERS[solver]
+    kind: type[Solver] = getattr(importlib.import_module(f"groundmetric.transport.{module}"), name)
     known = [option.name for option in fields(kind)]  # type: ignore[arg-type]
     options = {name: value for name, value in options.items() if name in known or value is not None}
     unknown = sorted(set(options) - set(known))
@@ -168,6 +179,8 @@ def warn_of_pivot_limit(stopped: int) -> None:
 def warn_of_status(status: Status, count: int) -> None:
     """Warn of so many solves that ended like this; the status is the advice."""
     if count:
+        from sklearn.exceptions import ConvergenceWarning  # slow to import
+
         warnings.warn(f"{count} solves {status.value}", ConvergenceWarning, stacklevel=4)
 
 
