@@ -96,12 +96,14 @@ double low_cost(const P& prices, double offset) {
 /// Whether int16 resolves the costs of these arcs well enough to pay.
 ///
 /// Steps of 1/16383 of the largest cost are too coarse when a few points are far away from the others: then most arcs
-/// look alike and are priced exactly again and again. Small problems do not repay the conversion.
+/// look alike and are priced exactly again and again. The same holds for large problems: the more arcs there are, the
+/// closer their reduced costs lie. Small problems do not repay the conversion.
 template <Prices P>
 bool suits_int16(const P& prices) {
-    constexpr Index few_arcs = 400 * 400, most_sinks = 1'000'000;
+    constexpr Index few_arcs = 400 * 400, many_arcs = 2200 * 2200, most_sinks = 1'000'000;
     constexpr double outlying = 16.0;
-    if (prices.n() * prices.m() < few_arcs || prices.m() > most_sinks) return false;
+    const Index arcs = prices.n() * prices.m();
+    if (arcs < few_arcs || arcs > many_arcs || prices.m() > most_sinks) return false;
     double offset = 0.0, extent;
     if constexpr (requires { prices.range; }) {
         offset = prices.range.low, extent = prices.range.high - prices.range.low;
