@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-neural test-versions lint docs picture bundle paper bench bench-scale validity fuzz clean
+.PHONY: demo test test-neural test-versions test-sanitize lint docs picture bundle paper bench bench-scale validity fuzz clean
 
-# Each kind of environment is installed once, and again when pyproject.toml changes.
-.venv/.%: pyproject.toml
+# Each kind of environment is installed once, and again when pyproject.toml or the C++ sources change.
+CORE := CMakeLists.txt packaging/backend.py $(wildcard src/groundmetric/transport/_core/*)
+.venv/.%: pyproject.toml $(CORE)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) -e '.[$*]'
 	touch $@
@@ -26,6 +27,30 @@ test: .venv/.test
 test-neural: .venv/.test
 	$(INSTALL) torch==2.13.0
 	$(BIN)/python -m pytest tests/neural src/groundmetric/neural
+
+# The C++ core with sanitizers: memory errors and undefined behaviour in the transport tests and a short fuzz, data races
+# in the threaded tests. Each kind has its own environment and build. TESTS=… for some tests.
+SANITIZED_TESTS = $(or $(TESTS),tests/transport)
+THREADED_TESTS := tests/transport/test_parallel.py tests/transport/test_lines.py tests/transport/test_binding.py
+.venv-sanitize/%/.ready: pyproject.toml $(CORE)
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+	  -C build-dir=build/sanitize-$* -C cmake.define.GROUNDMETRIC_SANITIZE=$(if $(filter address,$*),address$(comma)undefined,$*) .
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'groundmetric[pot]' pytest hypothesis
+	touch $@
+comma := ,
+libraries = $(foreach name,$(1),$(shell $(CXX) -print-file-name=lib$(name).so))
+
+test-sanitize: .venv-sanitize/address/.ready .venv-sanitize/thread/.ready
+	LD_PRELOAD="$(call libraries,asan ubsan stdc++)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	  GROUNDMETRIC_EXAMPLES=10 OMP_NUM_THREADS=1 .venv-sanitize/address/bin/python -m pytest $(SANITIZED_TESTS) -k 'not instruction_sets'
+	for subject in problems chains bases; do \
+	  LD_PRELOAD="$(call libraries,asan ubsan stdc++)" ASAN_OPTIONS=detect_leaks=0 \
+	    .venv-sanitize/address/bin/python fuzz/run.py --minutes 1 --jobs 1 --subject $$subject || exit 1; done
+	@if LD_PRELOAD="$(call libraries,tsan)" .venv-sanitize/thread/bin/python -c "import numpy" 2> /dev/null; then \
+	  LD_PRELOAD="$(call libraries,tsan)" TSAN_OPTIONS=report_signal_unsafe=0 GROUNDMETRIC_EXAMPLES=10 OMP_NUM_THREADS=1 \
+	    .venv-sanitize/thread/bin/python -m pytest $(THREADED_TESTS); \
+	else echo "ThreadSanitizer does not run on this system: threaded tests were not checked for data races"; fi
 
 # Every Python of pyenv that is supported, and the lowest versions of all libraries. `make test-versions TESTS=tests/transport`
 # runs some tests, SESSIONS=lowest one of both.
@@ -89,4 +114,4 @@ fuzz: .venv/.test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python fuzz/run.py --minutes $(MINUTES)
 
 clean:
-	rm -rf .venv .nox benchmarks/.venv-* benchmarks/work demo docs/_build docs/generated
+	rm -rf .venv .venv-sanitize build .nox benchmarks/.venv-* benchmarks/work demo docs/_build docs/generated

@@ -13,7 +13,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from stages import Stages, answer, check_limit, measure_all
@@ -115,27 +114,23 @@ def _by_share(share: np.ndarray, size: int) -> np.ndarray:
     return np.repeat(np.arange(share.size, dtype=np.int32), np.diff(ends, prepend=0))
 
 
-@numba.njit(cache=True)
 def _fill(bits, genes, spread, level, is_marker, raised):
-    """Each draw is 20 bits for the gene and 12 for the value; of a gene that is drawn twice the later one holds."""
-    n_cells, n_draws = bits.shape
+    """Each draw has 20 bits for the gene and 12 for the value; if a gene is drawn twice, the later draw holds."""
+    n_cells = bits.shape[0]
     data = np.empty(bits.size, np.float32)
     indices = np.empty(bits.size, np.int32)
     lengths = np.zeros(n_cells, np.int64)
     row = np.zeros(level.size, np.float32)
     end = 0
     for cell in range(n_cells):
-        for draw in range(n_draws):
-            word = bits[cell, draw]
-            gene = genes[word >> 12]
-            row[gene] = level[gene] * spread[word & 4095]
-        for gene in range(level.size):
-            if row[gene] > 0.0:
-                data[end] = row[gene] + (2.0 if is_marker[gene] and raised[cell] else 0.0)
-                indices[end] = gene
-                row[gene] = 0.0
-                end += 1
-                lengths[cell] += 1
+        drawn = genes[bits[cell] >> 12]
+        row[drawn] = level[drawn] * spread[bits[cell] & 4095]
+        expressed = np.flatnonzero(row > 0.0)
+        start, end = end, end + expressed.size
+        data[start:end] = row[expressed] + (2.0 * is_marker[expressed] if raised[cell] else 0.0)
+        indices[start:end] = expressed
+        lengths[cell] = expressed.size
+        row[drawn] = 0.0
     return data[:end], indices[:end], lengths
 
 

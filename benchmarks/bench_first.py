@@ -1,20 +1,20 @@
-"""The first call on a fresh machine, which compiles kernels, and the same call in later processes: seconds of the CPU.
+"""The first call in a fresh process: CPU seconds (user and system) with imports, and the size of the installed package.
 
-Every call runs in a process of its own, with a folder of compiled kernels that is empty, that holds what a fit has left
-there, or what the call itself has. Seconds are those of the whole process, imports and all, user and system; the median
-of three.
+Nothing is compiled or cached at run time, so that every process is alike; the median of five.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import groundmetric as gm
+from groundmetric.transport import _core
 
 START = """
 import os
@@ -28,7 +28,7 @@ points = random.normal(size=(360, 4)) + np.repeat([0, 1], 180)[:, None]
 D = gm.Distributions(points, np.repeat(np.arange(12), 30))
 """
 CALLS = {
-    "import groundmetric": "",
+    "import groundmetric, Distributions": "",
     "GroundMetricLearner.fit": "gm.GroundMetricLearner(max_epochs=2).fit(D, labels)",
     "GroundMetricEnsemble.fit": "gm.GroundMetricEnsemble(2, max_epochs=2).fit(D, labels)",
     "TransportClassifier.predict": "gm.TransportClassifier().fit(D, labels).predict(D)",
@@ -46,33 +46,35 @@ CALLS = {
 }
 
 
-def cpu_seconds(code: str, kernels: Path) -> float:
-    """Seconds that a process with this code and this folder of compiled kernels takes."""
+def cpu_seconds(code: str, metric: Path) -> float:
+    """Return the CPU seconds of a process that runs this code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # Where this is set, Python compiles our sources at every start, which it does not elsewhere.
+    # With this variable, Python would compile our sources at every start, which it does not elsewhere.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment = {**kept, "NUMBA_CACHE_DIR": str(kernels), "METRIC": str(kernels.parent / "metric.npz")}
-    subprocess.run([sys.executable, "-c", START + code], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, env={**kept, "METRIC": str(metric)})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def run(chosen: dict[str, str] = CALLS, repeats: int = 3) -> list[dict]:
+# Without `Distributions`, which need scipy and scikit-learn.
+BARE = "import numpy as np, groundmetric as gm; gm.transport.solve(np.random.default_rng(0).random((40, 50)))"
+
+
+def run(chosen: dict[str, str] = CALLS, repeats: int = 5) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
-        fitted = Path(folder, "fitted")
-        cpu_seconds(CALLS["GroundMetricLearner.fit"] + ".metric_.save(os.environ['METRIC'])", fitted)
-        return [_row(name, [_seconds(code, fitted) for _ in range(repeats)]) for name, code in chosen.items()]
+        metric = Path(folder, "metric.npz")
+        cpu_seconds(START + CALLS["GroundMetricLearner.fit"] + ".metric_.save(os.environ['METRIC'])", metric)
+        programs = {"import groundmetric, transport.solve": BARE}
+        programs |= {name: START + code for name, code in chosen.items()}
+        return [
+            {"call": name, "CPU s": statistics.median(cpu_seconds(code, metric) for _ in range(repeats))}
+            for name, code in programs.items()
+        ]
 
 
-def _seconds(code: str, fitted: Path) -> tuple[float, float, float]:
-    """Seconds of a call when nothing is compiled, after a fit, and once more."""
-    with tempfile.TemporaryDirectory(dir=fitted.parent) as folder:
-        after_fit = shutil.copytree(fitted, Path(folder, "after a fit"))
-        shutil.copy(fitted.parent / "metric.npz", folder)
-        return cpu_seconds(code, Path(folder, "empty")), cpu_seconds(code, after_fit), cpu_seconds(code, after_fit)
-
-
-def _row(name: str, measured: list[tuple[float, float, float]]) -> dict:
-    columns = ("CPU s, nothing compiled", "CPU s, after a fit", "CPU s, again")
-    medians = (statistics.median(seconds) for seconds in zip(*measured, strict=True))
-    return {"call": name, **dict(zip(columns, medians, strict=True))}
+def installed_size() -> list[dict]:
+    """Return the size of the package in a wheel, unpacked; C++ sources are not in it."""
+    package = Path(gm.__file__).parent
+    files = [file for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    python = sum(file.stat().st_size for file in files if "_core" not in file.parts)
+    return [{"Python MB": python / 1e6, "C++ extension MB": Path(_core.__file__).stat().st_size / 1e6}]

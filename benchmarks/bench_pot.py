@@ -2,7 +2,7 @@
 
 python benchmarks/bench_pot.py       prints a table; about two minutes on one core
 
-Times are medians in which the solvers take turns, without the first call, which compiles. Error and gap are shares of
+Times are medians in which the solvers take turns, without the first call. Error and gap are shares of
 the exact value.
 """
 

@@ -37,7 +37,7 @@ from scipy import sparse  # noqa: E402
 import groundmetric as gm  # noqa: E402
 
 REFERENCE = Path(__file__).with_name("digests.json")
-LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "anndata")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "anndata")
 # Not results: times (all that begins with "seconds"), versions, and where files are.
 DROPPED = {"groundmetric", "cells", "run", "files"}
 

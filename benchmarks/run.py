@@ -25,8 +25,10 @@ from sections import run_sections
 
 SECTIONS = {
     "solve": ("One exact solve against POT's ot.emd2", bench_solve.run),
-    "first": ("The first call on a fresh machine", bench_first.run),
+    "first": ("The first call in a fresh process", bench_first.run),
+    "size": ("Installed size of the package", bench_first.installed_size),
     "epoch": ("One training epoch against ggml-ot 0.9.94", bench_training.epochs),
+    "tutorial": ("One epoch of the workload of ggml-ot's GPU tutorial", bench_training.tutorial),
     "goal": ("From data to a metric that classifies", bench_training.time_to_goal),
     "distances": ("Distance matrix of 40 × 1000 points", bench_distances.run),
     "scaling": ("Growth with the number of distributions", bench_scaling.run),

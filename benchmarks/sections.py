@@ -22,7 +22,7 @@ def table(rows: list[dict]) -> str:
 
 
 def machine(manner: str) -> str:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("groundmetric", "numpy", "numba", "POT"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("groundmetric", "numpy", "POT"))
     return f"{platform.machine()}, Python {platform.python_version()}, {packages}; {manner}."
 
 

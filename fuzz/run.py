@@ -156,7 +156,7 @@ def _attempts(name: str, seed: int, seconds: float, folder: str, reports: Any) -
 
 
 def _counting(seed: int, seconds: float) -> Iterator[int]:
-    """Seeds for so long, from the first on, which may have to compile kernels or prepare what is killed later."""
+    """Seeds for so long, from the first on, which may have to prepare what is killed later."""
     yield seed
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
@@ -179,31 +178,32 @@ def _push(z: np.ndarray, codes: np.ndarray, thresholds: np.ndarray) -> tuple[np.
     return below, hinge, force
 
 
-@njit(nogil=True, cache=True)
-def count_pushes(products, norms, codes, thresholds, below):  # type: ignore[no-untyped-def]
-    """Turn scalar products of the first points with all into the number of hinges that push each pair apart.
+def count_pushes(
+    products: np.ndarray, norms: np.ndarray, codes: np.ndarray, thresholds: np.ndarray, below: np.ndarray
+) -> float:
+    """Turn scalar products of the first points with all points into the number of active hinges of each pair.
 
-    A hinge of point i and threshold t is active where the squared distance to a point of another class is less than t.
-    Thresholds rise along a row, so a binary search finds the first such: it is counted in `below`, where the counts up
-    to a threshold are then those of the threshold. Returns the sum of the squared distances, each times its hinges.
+    A hinge of point i and threshold t is active if the squared distance to a point of another class is less than t.
+    Thresholds rise along a row; the first one above the distance is counted in `below`, so that cumulative counts are
+    those of each threshold. Returns the sum of the squared distances, each times its hinges.
     """
     n_rows, n = products.shape
     k = thresholds.shape[1]
     total = 0.0
     for i in range(n_rows):
-        for j in range(n):
-            if j <= i or codes[i] == codes[j]:
-                products[i, j] = 0.0
-                continue
-            squared = max(norms[i] + norms[j] - 2.0 * products[i, j], 0.0)
-            hinges = 0
-            for end in (i, j):
-                if squared < thresholds[end, k - 1]:
-                    first = np.searchsorted(thresholds[end], squared, side="right")
-                    below[end, first] += 1.0
-                    hinges += k - first
-            total += hinges * squared
-            products[i, j] = hinges
+        squared = np.maximum(norms[i] + norms - 2.0 * products[i], 0.0)
+        others = (np.arange(n) > i) & (codes != codes[i])
+        hinges = np.zeros(n)
+        near = np.flatnonzero(others & (squared < thresholds[i, -1]))
+        first = np.searchsorted(thresholds[i], squared[near], side="right")
+        below[i] += np.bincount(first, minlength=below.shape[1])
+        hinges[near] += k - first
+        near = np.flatnonzero(others & (squared < thresholds[:, -1]))
+        first = np.count_nonzero(thresholds[near] <= squared[near, None], axis=1)
+        below[near, first] += 1.0
+        hinges[near] += k - first
+        total += float(hinges[others] @ squared[others])
+        products[i] = hinges
     return total
 
 

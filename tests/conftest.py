@@ -1,6 +1,7 @@
 """Settings of hypothesis, and a small cohort whose truth is known: two conditions differ by ten genes in one cell type.
 
-Hypothesis runs without deadlines (the first call of a kernel compiles it), and the same way every time in CI.
+Hypothesis runs without deadlines, and the same way every time in CI. GROUNDMETRIC_EXAMPLES=10 lowers its number of
+examples, for builds with sanitizers, which are slow.
 """
 
 import os
@@ -13,8 +14,9 @@ from hypothesis import settings
 
 import groundmetric as gm
 
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+_EXAMPLES = int(os.environ.get("GROUNDMETRIC_EXAMPLES", 100))
+settings.register_profile("here", deadline=None, max_examples=_EXAMPLES)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=_EXAMPLES)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import groundmetric as gm
 
-HEAVY = ["numba", "sklearn", "scipy", "matplotlib", "torch", "pandas", "joblib"]
+HEAVY = ["sklearn", "scipy", "matplotlib", "torch", "pandas", "joblib"]
 
 
 def run(code):
@@ -43,3 +43,9 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it():
 
 def test_the_version_is_a_string_of_numbers():
     assert all(part.isdigit() for part in gm.__version__.split(".")[:2])
+
+
+def test_one_solve_loads_neither_scipy_nor_scikit_learn():
+    loaded = run("import sys, groundmetric as gm; gm.transport.solve([[1.0]]); print(*sys.modules)").split()
+    assert "groundmetric.transport._core" in loaded
+    assert not {"scipy", "sklearn", "joblib"} & set(loaded)

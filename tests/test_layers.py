@@ -13,7 +13,7 @@ LAYERS = [
 ]  # fmt: skip
 # Second names of a module that is public at the top: they belong to no layer.
 ALIASES = {"__init__", "__main__", "penalties"}
-CORE = {"numpy", "scipy", "sklearn", "joblib", "numba", "llvmlite", "tqdm"}
+CORE = {"numpy", "scipy", "sklearn", "joblib", "tqdm"}
 # Layers that speak of AnnData: whoever imports them has its libraries.
 CELLS = {"_anndata", "get", "pp", "tl", "integrations", "report"}
 # Libraries of the extras and the layers that import them with the module itself.

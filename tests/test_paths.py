@@ -1,6 +1,6 @@
 """How many files a verb runs through: `python tests/test_paths.py` prints the path that CONTRIBUTING.md shows.
 
-A file counts when a Python function of it runs during the call; what is compiled is not followed.
+A file counts when a Python function of it runs during the call; the C++ core is not followed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMITS = {"fit": 18, "distances": 9, "learn one metric from a file": 25, "learn 
 def files_of(call: Callable[[], Any]) -> list[str]:
     """Files of the package whose functions run during a call, in the order of their first run.
 
-    The call is made twice: what only runs on first use (imports, compilation) is no part of the path.
+    The call is made twice: what only runs on first use (imports) is no part of the path.
     """
     call()
     found: dict[str, None] = {}

@@ -106,7 +106,7 @@ class JoblibBackend:
         # Answers that came in before a worker dies are not lost if they are given as they come; Ray cannot.
         as_they_come = getattr(get_active_backend()[0], "supports_return_generator", False)
         order = "generator_unordered" if as_they_come else "list"
-        # Arrays that are mapped from files would be read-only, and kernels compiled anew for them: max_nbytes.
+        # Arrays that are mapped from files would be read-only, and tasks may write to theirs: max_nbytes.
         parallel = joblib.Parallel(self.n_jobs, return_as=order, batch_size=1, max_nbytes=None)
         return parallel(joblib.delayed(_attempt)(function, number, tasks[number]) for number in numbers)
 

@@ -37,7 +37,7 @@ def knowing(scale=1.0):
 
 
 def means(feature=slice(None)):
-    """Distances between means along all features or one: quick, nothing has to be compiled."""
+    """Distances between means along all features or one: quick."""
 
     class Means(BaseEstimator):
         def __init__(self, feature=slice(None)):

@@ -1,6 +1,5 @@
 """Ground costs: every one is filled, priced, bounded and differentiated as its formula says."""
 
-import numba
 import numpy as np
 import ot
 import pytest
@@ -11,32 +10,20 @@ from scipy.spatial.distance import cdist
 from groundmetric import Distributions, GroundMetric, kneighbors, pairwise_distances
 from groundmetric._internal.executor import Threads
 from groundmetric.metrics.base import Cost
-from groundmetric.transport._kernels.compiled import pointer
-from groundmetric.transport._kernels.costs import fill_costs, step_cost
+from groundmetric.transport import _core
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses
 
 FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARED: "sqeuclidean"}
 each_cost = pytest.mark.parametrize("cost", list(Cost), ids=lambda cost: cost.name.lower())
-# 101 and 103: beyond the few components, of which all are used; with and without a remainder of 4.
+# 101 and 103: beyond the number of components from which constant ones are left out.
 each_width = pytest.mark.parametrize("k", [1, 2, 5, 33, 101, 103])
 
 
-@numba.njit
-def fill_all(rows, n, cost, columns, out):
-    m = rows.shape[0] - n
-    fill_costs(pointer(rows), n, m, rows.shape[1], cost, out.shape[1], pointer(columns), pointer(out))
-
-
 def all_costs(x, y, cost):
-    out, columns = np.empty((len(x), len(y))), np.empty((y.shape[1], len(y)))
-    fill_all(np.vstack([x, y]), len(x), cost, columns, out)
-    return out
-
-
-@numba.njit
-def cost_of_step(x, y, cost):
-    return step_cost(pointer(x), pointer(y), x.size, cost)
+    costs = np.empty((len(x), len(y)))
+    _core.fill_costs(x, y, cost, costs)
+    return costs
 
 
 def cohort(k, *, seed=0, n=6):
@@ -61,7 +48,6 @@ def test_costs_follow_their_formula(cost, k):
     x[:, -1] = y[:, -1] = 0.0  # a component that nothing uses
     out = all_costs(x, y, int(cost))
     assert_allclose(out, cdist(x, y, FORMULA[cost]), rtol=1e-13)
-    assert_allclose(cost_of_step(x[2], y[3], int(cost)), out[2, 3], rtol=1e-14)
     assert_allclose(cost.between(x, y), out, rtol=1e-12)
 
 

@@ -8,10 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 import groundmetric as gm
-from groundmetric.transport import Status, solve, solve_points
+from groundmetric.transport import Status, groups, solve, solve_points
 from groundmetric.transport import large as descent
-from groundmetric.transport._kernels import groups
-from groundmetric.transport._kernels.groups import grouped, halving_order
+from groundmetric.transport.groups import grouped, halving_order
 
 METRICS = {"euclidean": "euclidean", "manhattan": "cityblock", "squared": "sqeuclidean"}
 

@@ -1,6 +1,5 @@
-"""Rough costs: never wrong by more than they say, so that no arc that gains is passed over."""
+"""Rough costs: their error is within its bound, so that no arc with negative reduced cost is overlooked."""
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,47 +7,11 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from groundmetric.metrics.base import Cost
-from groundmetric.transport._kernels.compiled import pointer
-from groundmetric.transport._kernels.pairs import Pairs, Points, fill_rough, is_plain, room_for
-from groundmetric.transport._kernels.scan import (
-    MATRIX,
-    PIECE,
-    ROUNDING,
-    Prices,
-    best_of_near,
-    fill_rough_matrix,
-    fill_rough_steps,
-    gaining_arc,
-    set_levels,
-)
-from groundmetric.transport.dense import typical_entry
+from groundmetric.transport import _core
 
 FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARED: "sqeuclidean"}
-
-
-@numba.njit
-def fill_steps(x, y, squared, room, rough):
-    n, m, k = x.shape[0], y.shape[0], x.shape[1]
-    return fill_rough_steps(pointer(x), pointer(y), n, m, k, squared, rough.shape[1], pointer(room), pointer(rough))
-
-
-@numba.njit
-def fill_matrix(exact, scale, rough):
-    return fill_rough_matrix(pointer(exact), scale, *exact.shape, rough.shape[1], pointer(rough))
-
-
-@numba.njit
-def best_arcs(exact, rough, levels, scale, error, potential):
-    """Of every source: `best_of_near`, and `gaining_arc`."""
-    n, m, costs = exact.shape[0], exact.shape[1], pointer(exact)
-    level, width = pointer(levels), rough.shape[1]
-    prices = Prices(pointer(rough), level, level, scale, error, MATRIX, costs, costs, costs, n, m, 0, width)
-    highest = set_levels(prices, pointer(potential))
-    near, gains, sinks = np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64)
-    for i in range(n):
-        near[i] = best_of_near(prices, i, pointer(potential), highest)
-        gains[i], sinks[i] = gaining_arc(prices, i, pointer(potential), highest)
-    return near, gains, sinks
+KINDS = [_core.RoughCosts32, _core.RoughCosts16]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["float32", "int16"])
 
 
 def points(seed, k, size=1.0, offset=0.0):
@@ -56,87 +19,97 @@ def points(seed, k, size=1.0, offset=0.0):
     return size * (offset + rng.normal(size=(13, k))), size * (offset + rng.normal(size=(37, k)))
 
 
-def whole(m):
-    return -(-m // PIECE) * PIECE
+def from_matrix(kind, exact):
+    return kind(exact, (exact.min(), exact.max()))
 
 
-def rough_steps(x, y, cost):
-    """Rough costs, times their scale, in rows of whole pieces; and the scale."""
-    n, m, k = len(x), len(y), x.shape[1]
-    width = whole(m)
-    room = room_for(n * m, n + m + 1, k).costs
-    if is_plain(k, cost):
-        rough = np.empty((n, width), np.float32)
-        return rough, fill_steps(x, y, cost is Cost.SQUARED, room, rough)
-    none, one = np.empty(0, np.int64), np.array([1])
-    z, bounds = np.vstack([y, x]), np.array([0, m, m + n])  # the second distribution first: it is read where it stands
-    all_points = Points(z, bounds, none, none, np.empty(0), np.empty(0, bool), int(cost))
-    scale = fill_rough(0, Pairs(one, np.array([0]), one, one), all_points, room)
-    before = 2 * width + whole(n)
-    return room[before : before + n * width].reshape(n, width), scale
+def allowed_error(rough):
+    """The bound in scaled units: a rough cost in int16 is also rounded to an integer."""
+    return rough.error + (0.5 if isinstance(rough, _core.RoughCosts16) else 0.0)
 
 
-def rough_matrix(exact):
-    """Rough costs, times their scale; the scale; and their error."""
-    n, m = exact.shape
-    rough, scale = np.empty((n, whole(m)), np.float32), 1.0 / typical_entry(exact)
-    return rough, scale, fill_matrix(exact, scale, rough)
-
-
+@each_kind
 @given(
-    st.integers(0, 10**6),
-    st.sampled_from([1, 2, 5, 33, 103]),
-    st.sampled_from([1e-150, 1e-6, 1.0, 1e9]),
-    st.sampled_from([0.0, 1e6]),
-    st.sampled_from(list(Cost)),
+    seed=st.integers(0, 10**6),
+    k=st.sampled_from([1, 2, 5, 33, 103]),
+    size=st.sampled_from([1e-150, 1e-6, 1.0, 1e9]),
+    offset=st.sampled_from([0.0, 1e6]),
+    cost=st.sampled_from(list(Cost)),
 )
-def test_rough_steps_are_as_wrong_as_they_say_at_most(seed, k, size, offset, cost):
+def test_errors_of_rough_steps_are_within_their_bound(kind, seed, k, size, offset, cost):
     x, y = points(seed, k, size, offset)
-    rough, scale = rough_steps(x, y, cost)
     if cost is Cost.SQUARED and size < 1e-100:  # squares are too small for any float
         return
-    assert np.isinf(rough[:, 37:]).all()
-    wrong = np.abs(rough[:, :37].astype(float) / scale - cdist(x, y, FORMULA[cost])) * scale
-    assert wrong.max() <= ROUNDING * (6.0 + k)  # as `solve_pairs` has it
+    rough = kind(x, y, int(cost))
+    costs = rough.costs()
+    padding = np.inf if kind is _core.RoughCosts32 else 32767
+    assert (costs[:, 37:] == padding).all()
+    wrong = np.abs(costs[:, :37].astype(float) - cdist(x, y, FORMULA[cost]) * rough.scale)
+    assert wrong.max() <= allowed_error(rough)
 
 
 @given(st.integers(0, 10**6), st.floats(-250, 250), st.floats(0, 20))
-def test_rough_matrices_are_rounded_only(seed, middle, spread):
+def test_rough_matrices_in_float32_are_rounded_only(seed, middle, spread):
     rng = np.random.default_rng(seed)
     exact = 10.0 ** (middle + spread * rng.uniform(-1, 1, (20, 30)))
-    rough, scale, _ = rough_matrix(exact)
-    assert np.allclose(rough[:, :30].astype(float) / scale, exact, rtol=2.0**-23, atol=0.0)
+    rough = from_matrix(_core.RoughCosts32, exact)
+    assert np.allclose(rough.costs()[:, :30].astype(float) / rough.scale, exact, rtol=2.0**-23, atol=0.0)
+
+
+@given(st.integers(0, 10**6), st.floats(-100, 100), st.floats(-10, 10))
+def test_rough_matrices_in_int16_are_rounded_to_steps(seed, size, level):
+    rng = np.random.default_rng(seed)
+    exact = 10.0**size * (level + rng.random((20, 30)))
+    rough = from_matrix(_core.RoughCosts16, exact)
+    wrong = np.abs(rough.costs()[:, :30] - (exact - exact.min()) * rough.scale)
+    assert wrong.max() <= allowed_error(rough)
 
 
 @pytest.mark.parametrize("exact", [np.zeros((3, 4)), np.full((3, 4), 1e-310), np.diag([1e300, 1.0, 1e-300])])
 def test_rough_costs_are_finite(exact):
-    assert np.isfinite(rough_matrix(exact)[0][:, : exact.shape[1]]).all()
+    assert np.isfinite(from_matrix(_core.RoughCosts32, exact).costs()[:, : exact.shape[1]]).all()
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-7, 1e-3, 1e3]), st.sampled_from([0.0, 1e3, 1e12, 1e60]))
-def test_the_best_arc_is_found_whatever_rounding_does(seed, apart, lift):
-    """Costs of few values, or nearly so: reduced costs are 0, or closer to it than float32 can tell."""
+@each_kind
+@given(
+    seed=st.integers(0, 10**6),
+    apart=st.sampled_from([0.0, 1e-7, 1e-3, 1e3]),
+    lift=st.sampled_from([0.0, 1e3, 1e12, 1e60]),
+)
+def test_the_best_arc_is_among_those_that_are_priced(kind, seed, apart, lift):
+    """Costs with few distinct values, or nearly so: reduced costs are 0, or closer to 0 than rough costs resolve."""
     rng = np.random.default_rng(seed)
     exact = rng.integers(0, 3, (8, 50)) + apart * rng.random((8, 50))
     v = rng.integers(0, 3, 50) + lift
-    u = (exact - v).min(axis=1) + apart * rng.random(8)  # some arcs gain, by little
-    rough, scale, error = rough_matrix(exact)
-    potential = np.concatenate([-u, v, [0.0]])
-    near, _, _ = best_arcs(exact, rough, np.zeros(64, np.float32), scale, error, potential)
-    for i, j in enumerate(near):
-        assert exact[i, j] - v[j] == (exact[i] - v).min()
+    u = (exact - v).min(axis=1) + apart * rng.random(8)  # some reduced costs are barely negative
+    rough = from_matrix(kind, exact)
+    rough.set_levels(v)
+    for i in range(8):
+        negative = np.flatnonzero(exact[i] - v < u[i])
+        assert set(negative) <= set(rough.near(i, -u[i]))
 
 
-@given(st.integers(0, 10**6), st.sampled_from([1e-9, 1e-3, 1.0]))
-def test_what_is_said_to_gain_gains(seed, move):
+@each_kind
+@given(seed=st.integers(0, 10**6), move=st.sampled_from([1e-9, 1e-3, 1.0]))
+def test_arcs_that_are_reported_have_negative_reduced_costs(kind, seed, move):
     x, y = points(seed, 3)
-    exact, (rough, scale) = cdist(x, y), rough_steps(x, y, Cost.EUCLIDEAN)
+    exact, rough = cdist(x, y), kind(x, y, int(Cost.EUCLIDEAN))
     rng = np.random.default_rng(seed)
     v = rng.normal(size=37)
     u = (exact - v).min(axis=1) + move * rng.normal(size=13)
-    potential = np.concatenate([-u, v, [0.0]])
-    _, gains, sinks = best_arcs(exact, rough, np.zeros(64, np.float32), scale, 9.0 * ROUNDING, potential)
-    for i, (gain, j) in enumerate(zip(gains, sinks, strict=True)):
+    rough.set_levels(v)
+    for i in range(13):
+        gain, j = rough.best(i, -u[i])
         assert gain == 0.0 or exact[i, j] - u[i] - v[j] < 0.0
         if move == 1.0 and (exact[i] - u[i] - v).min() < -0.1:
             assert gain < 0.0
+
+
+@each_kind
+def test_potentials_beyond_the_range_of_rough_costs_hide_no_arc(kind):
+    exact = np.random.default_rng(0).random((5, 70))
+    v = np.zeros(70)
+    v[69] = 1e200
+    rough = from_matrix(kind, exact)
+    rough.set_levels(v)
+    assert 69 in rough.near(0, 0.0)

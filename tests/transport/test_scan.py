@@ -1,86 +1,70 @@
-"""The inner loop: the smallest entry of a row of reduced costs."""
+"""The innermost loop: the smallest entry of a row of reduced costs, in float32 and in int16."""
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundmetric.transport._kernels.compiled import behind, pointer
-from groundmetric.transport._kernels.scan import PIECE, cheapest, lowest_piece, next_at_most, width_of
+from groundmetric.transport import _core
+
+BLOCK = 64
+KINDS = {"float32": (np.float32, np.inf, -np.inf), "int16": (np.int16, 32767, -16384)}
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@numba.njit
-def cheapest_in_row(costs, levels, m):
-    return cheapest(behind(pointer(costs), costs.shape[1]), pointer(levels), m)
+def scan(kind, row, levels, limit=0):
+    """Lowest difference, start of its block, its position, and all positions up to the limit; rows are padded."""
+    dtype, padding, _ = KINDS[kind]
+    width = -(-len(row) // BLOCK) * BLOCK
+    costs, heights = np.full(width, padding, dtype), np.zeros(width, dtype)
+    costs[: len(row)], heights[: len(row)] = row, levels
+    return _core.scan_row(costs, heights, limit)
 
 
-@numba.njit
-def next_in_row(costs, levels, m, limit, start):
-    return next_at_most(behind(pointer(costs), costs.shape[1]), pointer(levels), m, limit, start)
+@each_kind
+@given(size=st.integers(1, 300), seed=st.integers(0, 2**32 - 1), n_values=st.sampled_from([2, 10, 8000]))
+def test_the_position_is_that_of_the_first_minimum(kind, size, seed, n_values):
+    row, levels = np.random.default_rng(seed).integers(-n_values, n_values, (2, size))
+    value, block, position, _ = scan(kind, row, levels)
+    first = np.argmin(row - levels)
+    assert (value, block, position) == ((row - levels).min(), first // BLOCK * BLOCK, first)
 
 
-@numba.njit
-def lowest_in_row(costs, levels):
-    return lowest_piece(behind(pointer(costs), costs.shape[1]), pointer(levels), costs.shape[1])
-
-
-def in_midst(row, v):
-    """A row as rough costs have it, in the midst of others that are lower; and levels."""
-    width = -(-row.size // PIECE) * PIECE
-    costs, levels = np.full((3, width), -9e9, np.float32), np.zeros(width, np.float32)
-    costs[1] = np.inf
-    costs[1, : row.size], levels[: row.size] = row, v
-    return costs, levels
-
-
-def cheapest_of(row, v):
-    return cheapest_in_row(*in_midst(row, v), row.size)
-
-
-@given(st.integers(1, 200), st.integers(0, 2**32 - 1), st.sampled_from([2, 10, 10**6]))
-def test_cheapest_is_the_first_of_the_smallest(size, seed, n_values):
-    rng = np.random.default_rng(seed)
-    row, v = rng.integers(-n_values, n_values, (2, size)).astype(float)
-    assert cheapest_of(row, v) == np.argmin(row - v)
-
-
+@each_kind
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 31, 32, 33, 130])
-def test_cheapest_is_found_wherever_it_is(size):
+def test_the_minimum_is_found_at_every_position(kind, size):
     for place in range(size):
         row = np.ones(size)
-        row[place] = -1.0
-        assert cheapest_of(row, np.zeros(size)) == place
+        row[place] = -1
+        assert scan(kind, row, np.zeros(size))[2] == place
 
 
+@each_kind
 @pytest.mark.parametrize("size", [1, 16, 17, 33, 130])
-def test_barred_columns_are_passed_over(size):
+def test_closed_sinks_are_skipped(kind, size):
     for place in range(size):
-        v = np.full(size, -np.inf)
-        v[place] = 0.0
-        assert cheapest_of(np.arange(float(size)), v) == place
+        levels = np.full(size, KINDS[kind][2])
+        levels[place] = 0
+        assert scan(kind, np.arange(size), levels)[2] == place
 
 
-@given(st.integers(1, 80), st.integers(0, 2**32 - 1))
-def test_all_entries_up_to_a_limit_are_found_in_order(size, seed):
+@each_kind
+@given(size=st.integers(1, 200), seed=st.integers(0, 2**32 - 1))
+def test_all_entries_up_to_a_limit_are_returned_in_order(kind, size, seed):
     rng = np.random.default_rng(seed)
-    row, v = rng.integers(0, 5, size), rng.integers(0, 3, size)
-    found, j = [], 0
-    while (j := next_in_row(*in_midst(row, v), size, np.float32(0.0), j)) < size:
-        found.append(j)
-        j += 1
-    assert found == np.flatnonzero(row - v <= 0).tolist()
+    row, levels = rng.integers(0, 5, size), rng.integers(0, 3, size)
+    assert scan(kind, row, levels)[3] == np.flatnonzero(row - levels <= 0).tolist()
 
 
-@given(st.integers(1, 300), st.integers(0, 2**32 - 1), st.sampled_from([2, 10**6]))
-def test_the_first_piece_with_the_lowest_entry(size, seed, n_values):
-    rng = np.random.default_rng(seed)
-    row, v = rng.integers(-n_values, n_values, (2, size))
-    lowest, piece = lowest_in_row(*in_midst(row, v))
-    assert lowest == (row - v).min()
-    assert piece == np.argmin(row - v) // PIECE * PIECE
+@each_kind
+def test_a_row_with_nan_or_padding_only_stays_inside_its_blocks(kind):
+    row = np.full(70, np.nan if kind == "float32" else 32767)
+    _, block, position, positions = scan(kind, row, np.zeros(70))
+    assert 0 <= block <= position < 128
+    assert positions == []
 
 
-@pytest.mark.parametrize(("m", "width"), [(1, 64), (64, 64), (65, 128), (1000, 1024)])
-def test_rows_take_whole_pieces(m, width):
-    assert numba.njit(lambda m: width_of(m))(m) == width
+@pytest.mark.parametrize("size", [0, 1, 63, 65])
+def test_rows_without_whole_blocks_are_rejected(size):
+    with pytest.raises(ValueError, match="whole blocks"):
+        _core.scan_row(np.zeros(size, np.float32), np.zeros(size, np.float32), 0.0)

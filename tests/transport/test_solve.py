@@ -212,9 +212,9 @@ def test_what_is_called_optimal_is_however_many_orders_of_magnitude_costs_span(d
 
 
 def test_costs_over_too_many_orders_of_magnitude_are_not_called_optimal():
-    """The one of a hundred such problems in which rounding hides whether the last pivot gains."""
+    """One of two among 3000 such problems in which rounding hides whether the last pivot gains."""
     rng = np.random.default_rng(16)
-    plan = gm.transport.solve(10.0 ** rng.uniform(-150, 150, rng.integers(2, 30, 2)))
+    plan = gm.transport.solve(10.0 ** rng.uniform(-300, 300, rng.integers(2, 30, 2)))
     assert plan.status is gm.transport.Status.IMPRECISE
     assert not plan.optimal
 

@@ -1,1 +1,1 @@
-"""What all packages share: validation, files, threads, compiled kernels. Nothing here is public."""
+"""What all packages share: validation, files, threads. Nothing here is public."""

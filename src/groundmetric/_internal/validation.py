@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils.multiclass import check_classification_targets
 
 if TYPE_CHECKING:
     from ..distributions import Distributions
@@ -158,6 +156,8 @@ def missing_values(array: np.ndarray) -> np.ndarray:
 
 def first_not_finite(points: Any) -> tuple[int, int] | None:
     """Row and column of the first NaN or infinity, looking at blocks of rows so that no large mask is made."""
+    from scipy import sparse  # slow to import
+
     stored = points.data if sparse.issparse(points) else points
     # A sum is finite unless an entry is not, or the sum overflows: only then is it worth looking closer.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -429,6 +429,8 @@ def check_classes(labels: np.ndarray, name: str = "y") -> None:
         if text:
             return
         labels = np.array(labels.tolist())  # scikit-learn knows numbers only as arrays of numbers
+    from sklearn.utils.multiclass import check_classification_targets  # slow to import
+
     try:
         check_classification_targets(labels)
     except ValueError as error:

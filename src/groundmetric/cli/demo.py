@@ -136,7 +136,6 @@ def _write_demo(
     from ..estimators import GroundMetricLearner
     from ._studies import examine, warm_up, write_study
 
-    log("getting ready: after an installation, code is compiled once (5 to 10 seconds)")
     warm_up()
     learner = GroundMetricLearner(random_state=seed, verbose=verbose)
     if max_epochs is not None:

@@ -112,7 +112,7 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if options.cell_type is not None:  # before the long work rather than after it
         with Source(options.cells) as source:
             find_column(source.obs, options.cell_type, "cell_type_key")
-    log(f"reading {options.cells}, learning (after an installation, code is compiled once, 5 to 10 seconds)")
+    log(f"reading {options.cells}, learning")
     started = time.perf_counter()
     given = {"n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
              "checkpoint": options.checkpoint, "target": options.target}  # fmt: skip

@@ -17,9 +17,9 @@ from ..distributions import Distributions
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import DiagonalMetric
 from ..supervision import Supervision, Target
-from ..transport._kernels.products import project
 from ..transport.pairs import PairTransport, pair_transport
 from ..transport.problem import Masses
+from ..transport.products import project
 from .objective import Adam, GroundPairs, Optimiser
 
 # Distributions with fewer points are placed together: one product for many instead of many small ones.

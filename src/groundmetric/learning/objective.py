@@ -16,9 +16,9 @@ from .._internal.executor import Threads
 from ..metrics.base import Cost
 from ..supervision import Supervision, Triplets
 from ..supervision.triplets import candidates
-from ..transport._kernels.pairs import Answers
 from ..transport.neighbors import Finder, nearest
 from ..transport.problem import Masses
+from ..transport.state import Answers
 from .penalties import ProximalPenalty
 
 

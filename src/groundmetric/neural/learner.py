@@ -18,10 +18,10 @@ from ..learning.objective import GroundPairs
 from ..learning.options import Settings, resolve_form
 from ..metrics.base import Cost
 from ..transport import solve
-from ..transport._kernels.pairs import no_answers
 from ..transport.pairs import pair_transport
 from ..transport.plan import Plan
 from ..transport.problem import Masses
+from ..transport.state import no_answers
 from .metric import NeuralDistance, NeuralMetric, distance_matrix
 from .modules import StandardisedModule, as_array
 

@@ -32,7 +32,7 @@ KINDS = {
     "learned": "weights of features: triplet loss under optimal transport, from the first",
     "euclidean": "no labels: equal weights of standardised features",
 }
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "anndata")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "anndata")
 
 
 def collect(

@@ -1,15 +1,16 @@
 """Optimal transport: one problem by `solve` or `solve_points`, and many pairs at a time."""
 
-from .._internal.compile import prepare_compilation
+from typing import TYPE_CHECKING, Any
 
-prepare_compilation()  # before the first kernel is defined
+from .._internal.imports import find
+from .plan import Basis, BoundedDistances, Plan, Status
+from .solve import Auto, solve, solve_points
+from .solvers.exact import Exact
 
-from .plan import Basis, BoundedDistances, Plan, Status  # noqa: E402
-from .solve import Auto, solve, solve_points  # noqa: E402
-from .solvers.coarse import Coarse, Coarsened, coarsen  # noqa: E402
-from .solvers.exact import SOLVERS, Exact  # noqa: E402
-from .solvers.partial import Partial, Unbalanced  # noqa: E402
-from .solvers.pot import Entropic, Gaussian, Mixture, Sliced  # noqa: E402
+if TYPE_CHECKING:
+    from .solvers.coarse import Coarse, Coarsened, coarsen
+    from .solvers.partial import Partial, Unbalanced
+    from .solvers.pot import Entropic, Gaussian, Mixture, Sliced
 
 __all__ = [
     "Auto",
@@ -31,7 +32,22 @@ __all__ = [
     "solve_points",
 ]
 
-SOLVERS |= {kind.name: kind for kind in (Exact, Partial, Unbalanced, Entropic, Sliced, Gaussian, Mixture, Coarse, Auto)}
+# Solvers other than the exact one need scipy or scikit-learn: they are imported when they are first used.
+_HOME = {
+    "Coarse": "solvers.coarse",
+    "Coarsened": "solvers.coarse",
+    "coarsen": "solvers.coarse",
+    "Partial": "solvers.partial",
+    "Unbalanced": "solvers.partial",
+    "Entropic": "solvers.pot",
+    "Gaussian": "solvers.pot",
+    "Mixture": "solvers.pot",
+    "Sliced": "solvers.pot",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return find(name, _HOME, __name__)
 
 
 def __dir__() -> list[str]:

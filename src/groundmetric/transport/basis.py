@@ -10,20 +10,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
-from ._kernels.forest import hung_forest, planted_flows, tree_flows
-from .dense import solve_matrix
+from . import _core
 from .plan import Basis
 from .problem import ROUNDING, is_tall
+from .trees import hung_forest, planted_flows, tree_flows
 
 UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
 _REMEDY = "use the `basis` of a plan as it is, or none"
 
 
 class Forest(NamedTuple):
-    """Where the simplex ended; see `simplex` for its nodes."""
+    """Where the simplex ended; see `trees` for its nodes."""
 
     parent: np.ndarray
     flow: np.ndarray
@@ -43,20 +41,28 @@ class Forest(NamedTuple):
         return np.minimum(nodes, above), np.maximum(nodes, above) - self.n_sources
 
 
-def run_simplex(cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int) -> Forest:
-    """The optimal forest between integer masses, all of them above 0."""
+def run_simplex(
+    cost: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    start: Basis | None,
+    max_pivots: int,
+    cost_range: tuple[float, float],
+) -> Forest:
+    """Return the optimal forest between integer masses, all of them above 0, at costs within `cost_range`."""
     n, m = cost.shape
     if is_tall(n, m):
         start = None if start is None else turned_basis(checked_basis(start, n, m), a, b)
-        return turned_forest(run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots), a, b)
+        return turned_forest(run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots, cost_range), a, b)
     parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
     if start is not None:
         start = checked_basis(start, n, m)
         # Optimal potentials need not differ by more than this, and larger ones would only drown digits.
-        bound = (n + m) * max(float(cost.max()), -float(cost.min()), 1e-300)
+        bound = (n + m) * max(cost_range[1], -cost_range[0], 1e-300)
         parent, potential = start.parent.copy(), np.clip(start.potential, -bound, bound)
     flow = np.empty(n + m + 1, np.int64)
-    pivots, optimal = solve_matrix(cost, a, b, (parent, flow, potential), max_pivots, warm=start is not None)
+    warm = start is not None
+    pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, warm, max_pivots)
     if pivots < 0:
         raise ValueError(UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)
@@ -195,13 +201,18 @@ def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
     tails, heads = forest.ends(nodes)
     heads = heads + forest.n_sources
     backwards = -flows[nodes] - ROUNDING * np.minimum(units[tails], units[heads])
-    part = _parts(tails, heads, units.size)
     tops = np.flatnonzero(forest.parent[:-1] == units.size)
-    lacking = np.abs(flows[tops]) - ROUNDING * np.bincount(part, units)[part[tops]]
+    lacking = np.abs(flows[tops])
+    if lacking.max(initial=0.0) > _NOISE:  # else the parts of the forest make no difference
+        part = _parts(tails, heads, units.size)
+        lacking -= ROUNDING * np.bincount(part, units)[part[tops]]
     return float(sum(np.maximum(amount - _NOISE, 0.0).sum() for amount in (backwards, lacking)))
 
 
 def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
     """The part that each of so many nodes belongs to when these arcs connect them."""
+    from scipy import sparse  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
     links = sparse.coo_array((np.ones(tails.size), (tails, heads)), (size, size))
     return connected_components(links, directed=False)[1]

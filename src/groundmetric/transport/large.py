@@ -11,27 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from ..metrics.base import Cost
-from ._kernels.groups import grouped, halving_order, refined_basis
-from ._kernels.pairs import Answers, Points
-from ._kernels.sparse import (
-    Blocks,
-    TreeRoom,
-    add_candidates,
-    allowed_potentials,
-    drop_idle_arcs,
-    in_blocks,
-    no_candidates,
-    optimise_candidates,
-    paid_costs,
-)
+from . import _core
 from .basis import Forest
-from .dense import solve_steps
+from .groups import grouped, halving_order, refined_basis
 from .plan import Basis, Plan, Status
 from .problem import Units, check_masses, check_points, common_units, points_in_range
 from .solvers.exact import solve_exact
+from .state import Answers, Points
 
 # Beyond a few components, blocks of points are no help, as all are about as far away: up to so many costs (200 MB), a
 # matrix of them is far faster.
@@ -152,10 +140,10 @@ def _everywhere(
     u[rows], v[cols] = found.u, found.v
     idle = np.setdiff1d(np.arange(u.size), rows)
     if idle.size:
-        u[idle] = allowed_potentials(x[idle], in_blocks(found.problem.y, cost), found.v)
+        u[idle] = allowed_potentials(x[idle], found.problem.y, cost, found.v)
     idle = np.setdiff1d(np.arange(v.size), cols)
     if idle.size:
-        v[idle] = allowed_potentials(y[idle], in_blocks(x, cost), u)
+        v[idle] = allowed_potentials(y[idle], x, cost, u)
     return u, v
 
 
@@ -190,8 +178,6 @@ def _side(points: Points, distribution: int) -> tuple[np.ndarray, np.ndarray | N
     return points.z[here], None if points.uniform[distribution] else points.shares[here]
 
 
-# As SciPy calls what a step costs.
-_FORMULA = {Cost.EUCLIDEAN: "euclidean", Cost.MANHATTAN: "cityblock", Cost.SQUARED: "sqeuclidean"}
 # Up to so many costs, a matrix holds them (18 megabytes, and 9 of rough ones).
 DENSE = 1500 * 1500
 # Candidates of a source: at first, more after every pricing, and at most.
@@ -252,10 +238,10 @@ class Descent:
         p = self.problem
         self.parent, self.potential = np.empty(self.flow.size, np.int32), np.zeros(self.flow.size)
         basis = self.parent, self.flow, self.potential
-        self.pivots, optimal = solve_steps(p.x, p.y, p.cost, p.a, p.b, basis, budget)
+        self.pivots, optimal = _core.solve_points(p.x, p.y, p.cost, p.a, p.b, *basis, False, budget)
         self.status = Status.OPTIMAL if optimal else Status.PIVOT_LIMIT
         v = self.potential[p.a.size : -1].copy()
-        self._prove((cdist(p.x, p.y, _FORMULA[Cost(p.cost)]) - v).min(axis=1), v)
+        self._prove(allowed_potentials(p.x, p.y, p.cost, v), v)
 
     def _begin_with_groups(self, budget: int) -> None:
         """A first basis, potentials and candidates from the optimal plan between groups."""
@@ -264,12 +250,12 @@ class Descent:
         coarse = Descent(p.of_groups(), budget)
         self.pivots = coarse.pivots
         self.parent, self.flow = refined_basis(coarse.parent, coarse.flow, p.a, p.b, coarse.problem.a.size)
-        v = allowed_potentials(p.y, in_blocks(coarse.problem.x, p.cost), coarse.u)
-        self._blocks: Blocks = in_blocks(p.y, p.cost)
-        self._candidates = no_candidates(n, _MOST)
+        v = allowed_potentials(p.y, coarse.problem.x, p.cost, coarse.u)
+        self._blocks = _core.PointBlocks(p.y, p.cost)
+        self._candidates = _core.Candidates(n, _MOST)
         self.potential = np.concatenate([np.zeros(n), v, [0.0]])
         u = np.empty(n)
-        add_candidates(self._z, self._blocks, self.potential, _FIRST, False, self._candidates, u)
+        self._candidates.add(self._z, self._blocks, self.potential, _FIRST, False, u)
         self.potential[:n] = -u
         self._prove(u, v)
 
@@ -277,11 +263,11 @@ class Descent:
         """Simplex and pricing in turn, until no arc gains, or the plan is proved good enough."""
         p = self.problem
         n, basis = p.a.size, (p.a, p.b, self.parent, self.flow, self.potential)
-        may_cut, room = True, TreeRoom.for_nodes(self.flow.size)
+        may_cut = True
         while tolerance == 0.0 or self.value - self.lower > tolerance * self.value:
-            self.pivots += optimise_candidates(self._z, p.cost, self._candidates, *basis, budget - self.pivots, room)
+            self.pivots += self._candidates.optimise(self._z, p.cost, *basis, budget - self.pivots)
             u = np.empty(n)
-            gaining = add_candidates(self._z, self._blocks, self.potential, _MORE, True, self._candidates, u)
+            gaining = self._candidates.add(self._z, self._blocks, self.potential, _MORE, True, u)
             self._prove(u, self.potential[n:-1])
             if not gaining:
                 if not (may_cut and drop_idle_arcs(n, *basis[2:], self._dearest())):
@@ -304,3 +290,37 @@ class Descent:
         lower = a @ u_off + b @ v_off - 2.0**-50 * (a @ np.abs(u_off) + b @ np.abs(v_off))  # what rounding may add
         if lower > self.lower:
             self.u, self.v, self.lower = u.copy(), v.copy(), float(lower)
+
+
+def allowed_potentials(points: np.ndarray, others: np.ndarray, cost: int, heights: np.ndarray) -> np.ndarray:
+    """Return the largest potentials at `points` that the potentials `heights` of the other points allow."""
+    allowed = np.empty(points.shape[0])
+    blocks = _core.PointBlocks(np.ascontiguousarray(others), cost)
+    _core.allowed_potentials(np.ascontiguousarray(points), blocks, np.ascontiguousarray(heights), allowed)
+    return allowed
+
+
+def paid_costs(z: np.ndarray, cost: int, parent: np.ndarray, flow: np.ndarray) -> tuple[float, float]:
+    """Return flow times cost, summed over the arcs of the tree in node order, and the dearest arc that carries flow.
+
+    Components and arcs are added in the order of the C++ core.
+    """
+    nodes = np.flatnonzero(flow[:-1] > 0)
+    steps = z[nodes] - z[parent[nodes]]
+    terms = np.abs(steps) if cost == Cost.MANHATTAN else steps * steps
+    lengths = np.cumsum(terms, axis=1)[:, -1]
+    if cost == Cost.EUCLIDEAN:
+        lengths = np.sqrt(lengths)
+    return float(np.cumsum(flow[nodes] * lengths)[-1]), float(lengths.max())
+
+
+def drop_idle_arcs(n: int, parent: np.ndarray, flow: np.ndarray, potential: np.ndarray, dearest: float) -> bool:
+    """Cut the arcs without flow of the n sources if potentials are far larger than the dearest cost that is paid.
+
+    `_core/simplex.hpp` explains it (`cut_idle_arcs`). Returns whether arcs were cut.
+    """
+    if np.abs(potential).max() <= 100.0 * dearest:
+        return False
+    idle = np.flatnonzero(flow[:n] == 0)
+    parent[idle], potential[idle] = parent.size - 1, 0.0
+    return True

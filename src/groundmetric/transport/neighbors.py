@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,18 +9,15 @@ import numpy as np
 
 from .._internal.executor import Threads, in_batches
 from ..metrics.base import Cost
+from . import _core
 from . import pairs as pairs_module
-from ._kernels.compiled import behind, glued, kernel, larger, pointer, smaller, vectorised
-from ._kernels.costs import fill_costs
-from ._kernels.simplex import largest
 from .pairs import pair_transport
 from .problem import Masses
 
 # Lines that the points are projected to; further ones carry too little of the spread to pay.
 _LINES = 5
-# How steep the first potentials are along the way between the means. Fully steep they prove the distance between the
-# means, flat ones the way to the nearest point; half of each proves most.
-_STEEPNESS = 0.5
+# Distances below this may be 0 in a solve, because squares of their steps underflow, but not on a line.
+_UNDERFLOW = 1e-150
 # A hand-over to a thread should be worth about this many entries of a cost matrix.
 _BATCH = 2e6
 
@@ -41,8 +37,8 @@ class LowerBounds:
 
     def __init__(self, masses: Masses, z: np.ndarray, threads: Threads, cost: Cost = Cost.EUCLIDEAN) -> None:
         self._masses, self._threads, self._cost = masses, threads, cost
-        self._z = np.require(z, np.float64, ["C", "W"])
-        self._weights, self._bounds = masses.weights.copy(), masses.bounds.copy()  # kernels see writable arrays
+        self._z = np.require(z, np.float64, ["C", "A"])
+        self._weights, self._bounds = masses.weights, masses.bounds
         self._means = self._means_of(self._z)
 
     def _means_of(self, z: np.ndarray) -> np.ndarray:
@@ -70,7 +66,7 @@ class LowerBounds:
         # Points that rounding moves a little move a distance (of squared costs, its root) by no more.
         terms = 64 + int(np.diff(self._bounds).max()) + z.shape[1]
         moved = terms * np.finfo(float).eps * (reach[rows] + reach[cols] + np.abs(centre).max())
-        bound = np.maximum(apart * (1.0 - 1e-12) - moved, 0.0)
+        bound = np.maximum(apart * (1.0 - 1e-12) - moved - _UNDERFLOW, 0.0)
         return bound**2 if self._cost is Cost.SQUARED else bound
 
     def by_potentials(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
@@ -81,101 +77,17 @@ class LowerBounds:
         from the other side, and the better of the two counts.
         """
         values = np.empty(rows.size)
+        rows, cols = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(cols, np.int64)
         sizes = np.diff(self._bounds)
         work = (sizes[rows] * sizes[cols]).astype(np.float64)
 
         def one_batch(which: np.ndarray) -> None:
-            points = int((sizes[rows[which]] + sizes[cols[which]]).max())
-            room = np.empty(int(work[which].max()) + points * (1 + 2 * self._z.shape[1]) + 2 * self._z.shape[1])
-            bound_pairs(
-                which, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), room, values
+            _core.bound_pairs(
+                which, rows, cols, self._z, self._bounds, self._weights, self._means, int(self._cost), values
             )
 
         self._threads.map(one_batch, in_batches(work, self._threads.n_jobs, _BATCH))
         return values
-
-
-@kernel
-def bound_pairs(todo, first, second, z, bounds, weights, means, cost, room, values):
-    """`LowerBounds.by_potentials` of the pairs `todo`, into `values`."""
-    k, points, masses, middles = z.shape[1], pointer(z), pointer(weights), pointer(means)
-    for p in todo:
-        d, e = first[p], second[p]
-        low, start = bounds[d], bounds[e]
-        n, m = bounds[d + 1] - low, bounds[e + 1] - start
-        x, y, a, b = behind(points, low * k), behind(points, start * k), behind(masses, low), behind(masses, start)
-        slope, costs = pointer(room), behind(pointer(room), 2 * k)
-        u, v, rows = behind(costs, n * m), behind(costs, n * m + n), behind(costs, n * m + n + m)
-        for place in range(n * k):
-            rows[place] = x[place]
-        for place in range(m * k):
-            rows[n * k + place] = y[place]
-        fill_costs(rows, n, m, k, cost, m, behind(rows, (n + m) * k), costs)
-        middle = behind(slope, k)
-        _set_slope(behind(middles, d * k), behind(middles, e * k), k, slope, middle)
-        _set_heights(y, m, k, slope, middle, -1.0, v)
-        _raise_sources(costs, n, m, v, u)
-        _raise_sinks(costs, n, m, u, v)
-        best = _proved_value(a, u, n, b, v, m)
-        _set_heights(x, n, k, slope, middle, 1.0, u)
-        _raise_sinks(costs, n, m, u, v)
-        _raise_sources(costs, n, m, v, u)
-        values[p] = larger(larger(best, _proved_value(a, u, n, b, v, m)), 0.0)
-
-
-@glued
-def _set_slope(mean, other, k, slope, middle):
-    """The step between two means, as long as the potentials are to be steep; and where it is half way."""
-    squares = 0.0
-    for c in range(k):
-        slope[c] = mean[c] - other[c]
-        middle[c] = 0.5 * (mean[c] + other[c])
-        squares += slope[c] * slope[c]
-    if squares > 0.0:
-        times = _STEEPNESS / math.sqrt(squares)
-        for c in range(k):
-            slope[c] *= times
-
-
-@vectorised
-def _set_heights(points, n, k, slope, middle, sign, heights):
-    for i in range(n):
-        height = 0.0
-        for c in range(k):
-            height += sign * slope[c] * (points[i * k + c] - middle[c])
-        heights[i] = height
-
-
-@vectorised
-def _raise_sources(costs, n, m, v, u):
-    """Set u to the largest potentials of the sources that the sinks' and the costs allow."""
-    for i in range(n):
-        row, lowest = behind(costs, i * m), np.inf
-        for j in range(m):
-            lowest = smaller(row[j] - v[j], lowest)
-        u[i] = lowest
-
-
-@vectorised
-def _raise_sinks(costs, n, m, u, v):
-    """Set v to the largest potentials of the sinks that the sources' and the costs allow."""
-    for j in range(m):
-        v[j] = np.inf
-    for i in range(n):
-        row, height = behind(costs, i * m), u[i]
-        for j in range(m):
-            v[j] = smaller(row[j] - height, v[j])
-
-
-@vectorised
-def _proved_value(a, u, n, b, v, m):
-    """The mean of the potentials, less what rounding may have added to it."""
-    mean = 0.0
-    for i in range(n):
-        mean += a[i] * u[i]
-    for j in range(m):
-        mean += b[j] * v[j]
-    return mean - 2.0**-52 * (n + m + 16) * (largest(u, n) + largest(v, m))
 
 
 # Of so many times the neighbours that are wanted, the bounds are sharpened before the first solves.

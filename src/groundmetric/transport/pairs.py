@@ -10,10 +10,10 @@ import numpy as np
 
 from .._internal.executor import Threads, in_batches
 from ..metrics.base import Cost
-from ._kernels import lines
-from ._kernels import pairs as kernels
+from . import _core
 from .large import solve_large_pairs
 from .problem import Masses, balancing_factors, is_tall, rounded_masses, smallest_masses
+from .state import Bases, Pairs, Points, no_answers
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
@@ -71,7 +71,7 @@ class PairTransport:
         self._cost = cost
         self._allocate_bases(memory)
         n_pairs, n_distributions = self.first.size, len(masses)
-        self.answers = kernels.no_answers(n_pairs)
+        self.answers = no_answers(n_pairs)
         # How far each distribution has travelled so far, and had when each pair was last solved.
         self._travel = np.zeros(n_distributions)
         self._means = np.zeros((n_distributions, n_components))
@@ -92,7 +92,7 @@ class PairTransport:
         self._stored_nodes = int(ends[self._stored][-1]) if self._stored.any() else 0
         self._used_nodes, self._moved = self._stored_nodes, False
         offset = np.where(self._stored, ends - self._nodes, -1)
-        self._bases = kernels.Bases(offset, *_node_arrays(self._stored_nodes), np.zeros(self.first.size, bool))
+        self._bases = Bases(offset, *_node_arrays(self._stored_nodes), np.zeros(self.first.size, bool))
         self._work = (sizes[self.first] * sizes[self.second]).astype(np.float64)
 
     def _check_memory(self) -> None:
@@ -121,9 +121,9 @@ class PairTransport:
 
     def move(self, distribution: int, z: np.ndarray) -> None:
         """Put the points of one distribution, (its size, n_components), to new coordinates."""
-        z = np.require(z, np.float64, ["C"])  # the kernel counts from a pointer
+        z = np.require(z, np.float64, ["C", "A"])
         self._moved = True
-        self._travel[distribution] += kernels.move_points(distribution, z, self._points, self._means)
+        self._travel[distribution] += _core.move_points(distribution, z, self._points, self._means)
 
     def move_all(self, z: np.ndarray) -> None:
         """Put all points, (n_points, n_components), to new coordinates."""
@@ -153,6 +153,7 @@ class PairTransport:
 
         What is certain follows from the potentials of the last solve, in a fraction of the time of a solve.
         """
+        which = np.ascontiguousarray(which, np.int64)
         large = self._large[which]
         self._threads.map(self._solve_large, which[large])
         enough = np.full(which.size, np.inf) if enough is None else enough
@@ -181,7 +182,8 @@ class PairTransport:
 
     def _follow_plans(self, which: np.ndarray, coefficient: np.ndarray, pull: np.ndarray) -> np.ndarray:
         values = np.empty(which.size)
-        kernels.follow_plans(which, coefficient, self._pairs, self._points, self._bases, values, pull)
+        which, coefficient = np.ascontiguousarray(which, np.int64), np.ascontiguousarray(coefficient, np.float64)
+        _core.follow_plans(which, coefficient, self._points, self._pairs, self._bases, values, pull)
         return values
 
     def state(self) -> dict[str, np.ndarray]:
@@ -206,8 +208,7 @@ class PairTransport:
         self._allocate_unstored(warm)
         nodes = self._nodes_of(warm)
         self._bases.parent[nodes], self._bases.potential[nodes] = state["parent"], state["potential"]
-        room = kernels.room_for(0, int(np.max(self._nodes, initial=0)), 0)
-        kernels.fill_flows(warm, self._nodes, self._pairs, self._points, self._bases, room)
+        _core.fill_flows(warm, self._points, self._pairs, self._bases)
 
     def _nodes_of(self, which: np.ndarray) -> np.ndarray:
         """Places of the nodes of these pairs, one pair behind the other."""
@@ -233,17 +234,15 @@ class PairTransport:
 
     def _solve_batch(self, batch: tuple[np.ndarray, np.ndarray]) -> None:
         which, enough = batch
-        room = self._room(which)
-        kernels.solve_any(which, enough, self._pairs, self._points, self._bases, self._max_pivots, room, self.answers)
+        _core.solve_pairs(
+            self._workspace(), which, enough, self._points, self._pairs, self._bases, self._max_pivots, self.answers
+        )
 
-    def _room(self, which: np.ndarray) -> kernels.Room:
-        """Room for these pairs, kept by thread: allocating it anew for every pair would cost as much as filling it."""
-        needed = int(self._work[which].max()), int(self._nodes[which].max())
-        kept = getattr(self._local, "kept", None)
-        if kept is None or kept[0] < needed[0] or kept[1] < needed[1]:
-            work, nodes = map(max, needed, kept[:2] if kept else needed)
-            kept = self._local.kept = work, nodes, kernels.room_for(work, nodes, self._points.z.shape[1])
-        return kept[2]
+    def _workspace(self) -> _core.Workspace:
+        """Return this thread's scratch buffers: allocating them for every pair would cost as much as filling them."""
+        if not hasattr(self._local, "workspace"):
+            self._local.workspace = _core.Workspace()
+        return self._local.workspace
 
 
 class LineTransport(PairTransport):
@@ -260,22 +259,21 @@ class LineTransport(PairTransport):
 
     def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
         self._sort()
+        which = np.ascontiguousarray(which, np.int64)
         batches = in_batches(self._nodes[which].astype(np.float64), self._threads.n_jobs, _LINE_BATCH)
         self._threads.map(self._solve_lines, [which[batch] for batch in batches])
         return self.answers.value[which]
 
     def _solve_lines(self, which: np.ndarray) -> None:
-        lines.solve_lines(which, self._pairs, self._sorted, self._line_room(which), self.answers)
+        _core.solve_lines(which, self._sorted, self._pairs, self.answers)
 
     def pull(self, which: np.ndarray, coefficient: np.ndarray) -> np.ndarray:
         in_order = np.zeros_like(self._sorted.z)
-        lines.pull_on_lines(which, coefficient, self._pairs, self._sorted, self._line_room(which), in_order)
+        which, coefficient = np.ascontiguousarray(which, np.int64), np.ascontiguousarray(coefficient, np.float64)
+        _core.differentiate_lines(which, coefficient, self._sorted, self._pairs, in_order)
         pull = np.empty_like(in_order)
         pull[self._order] = in_order
         return pull
-
-    def _line_room(self, which: np.ndarray) -> np.ndarray:
-        return np.empty(np.max(self._nodes[which], initial=0), np.int64)
 
     def _sort(self) -> None:
         points = self._points
@@ -302,7 +300,7 @@ def _short_side_first(masses: Masses, first: np.ndarray, second: np.ndarray) -> 
 
 def _at_origin(
     masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, cost: Cost
-) -> tuple[kernels.Points, kernels.Pairs]:
+) -> tuple[Points, Pairs]:
     """All points at 0, and the pairs with what makes their masses balance."""
     units = [smallest_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)]
     totals = np.array([some.sum() for some in units], np.int64)
@@ -310,11 +308,8 @@ def _at_origin(
     rounded = [rounded_masses(some) for some in units] if np.any(times[0] == 0) else [np.empty(0, np.int64)]
     masses_of_all = np.concatenate(units), np.concatenate(rounded)
     z = np.zeros((masses_of_all[0].size, n_components))
-    # Copies, because kernels are compiled for writable arrays.
-    points = kernels.Points(
-        z, masses.bounds.copy(), *masses_of_all, masses.weights.copy(), masses.uniform.copy(), int(cost)
-    )
-    return points, kernels.Pairs(first, second, *times)
+    points = Points(z, masses.bounds, *masses_of_all, masses.weights, masses.uniform, int(cost))
+    return points, Pairs(first, second, *times)
 
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

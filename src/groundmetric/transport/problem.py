@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._internal.validation import real_array
-from ..distributions import Distributions
+from . import _core
+
+if TYPE_CHECKING:
+    from ..distributions import Distributions
 
 # Coordinates and steps with a binary exponent beyond this have squares that are out of range, or lose digits there.
 _FAR = 400
@@ -50,18 +53,17 @@ def points_in_range(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.ldexp(x, -up), np.ldexp(y, -up), up
 
 
-def check_cost(cost: Any) -> np.ndarray:
+def check_cost(cost: Any) -> tuple[np.ndarray, tuple[float, float]]:
+    """Return valid costs, and the smallest and the largest of them."""
     cost = real_array(cost, "cost")
     if cost.ndim != 2 or 0 in cost.shape:
         raise ValueError(f"cost has shape {cost.shape}: expected (sources, sinks), at least one of each")
-    # The solver is compiled for writable arrays in C order.
-    cost = np.require(cost, np.float64, ["C", "A", "W"])
-    with np.errstate(over="ignore", invalid="ignore"):
-        suspect = not np.isfinite(cost.sum())
-    if suspect and not np.isfinite(cost).all():
+    cost = np.require(cost, np.float64, ["C", "A"])
+    low, high = _core.finite_range(cost)
+    if not low <= high:
         i, j = np.argwhere(~np.isfinite(cost))[0]
         raise ValueError(f"cost contains NaN or infinity: {cost[i, j]} at ({i}, {j}); use a large number to bar an arc")
-    return cost
+    return cost, (low, high)
 
 
 def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:

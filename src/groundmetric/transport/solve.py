@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._internal.types import PointsLike
-from ..metrics.base import Cost
-from .large import solve_points as solve_exactly
 from .plan import Basis, Plan
 from .problem import check_cost, check_masses, check_points
-from .solvers.coarse import Coarse
 from .solvers.exact import Cloud, Exact, Solver, check_number, resolve_solver, solve_exact
+
+if TYPE_CHECKING:
+    from ..metrics.base import Cost
 
 # Seconds of an exact solve of n × m points from nothing: a fit to sizes from 30 to 2000 on one core of a cloud machine.
 _CALL, _SECONDS, _GROWTH = 1e-4, 2e-8, 1.05
@@ -85,6 +85,8 @@ class Auto(Solver):
             why = f"the largest pair has {largest:.1g} costs, too many to keep"
         if not on_points:
             return Exact(self.max_pivots), f"{why}, but without Euclidean distances there are no groups of points"
+        from .solvers.coarse import Coarse  # slow to import, as what `solve_points` needs
+
         return Coarse(self._affordable_groups(n, m), self.max_pivots), why
 
     def _affordable_groups(self, n: np.ndarray, m: np.ndarray) -> int:
@@ -149,12 +151,12 @@ def solve(
     0.0
     """
     chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
-    cost = check_cost(cost)
+    cost, cost_range = check_cost(cost)
     a, b = check_masses(a, b, cost.shape, balanced=chosen.balanced)
     if not isinstance(start, Basis | None):
         raise TypeError(f"start is a {type(start).__name__}: expected the `basis` of a plan")
     if isinstance(chosen, Exact):
-        return solve_exact(cost, a, b, start=start, max_pivots=chosen.max_pivots)
+        return solve_exact(cost, a, b, start=start, max_pivots=chosen.max_pivots, cost_range=cost_range)
     if start is not None:
         raise ValueError(f"start is for the exact solver, but solver is {chosen.name!r}: leave it out")
     return chosen.solve(cost, a, b)
@@ -211,6 +213,9 @@ def solve_points(
     >>> gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], solver="coarse", n_groups=1).bounds
     (5.0, 5.0)
     """
+    from ..metrics.base import Cost
+    from .large import solve_points as solve_exactly
+
     chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
     x, y = check_points(x, "x"), check_points(y, "y")
     if x.shape[1] != y.shape[1]:

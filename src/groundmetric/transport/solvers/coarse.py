@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-import numba
 import numpy as np
 from scipy import sparse
 
 from ...distributions import Distributions
 from ...metrics.base import Cost, GroundMetric
-from .._kernels.lines import ship_in_order
+from .. import _core
 from ..cohort import is_projection
 from ..plan import Plan, Status
 from ..problem import TOTAL, integer_masses
@@ -34,12 +33,14 @@ def group_points(points: np.ndarray, masses: np.ndarray, n_groups: int) -> tuple
     >>> centres.ravel().tolist(), groups.tolist()
     ([0.5, 9.0], [0, 1, 0])
     """
-    points = np.require(points, np.float64, ["C", "A", "W"])
-    masses = np.require(masses, np.float64, ["C", "A", "W"])
-    groups = _split(points, masses, n_groups)
+    points = np.require(points, np.float64, ["C", "A"])
+    masses = np.require(masses, np.float64, ["C", "A"])
+    groups = np.empty(points.shape[0], np.int64)
+    _core.split(points, masses, n_groups, groups)
     for _ in range(_ROUNDS if points.shape[0] > n_groups else 0):
         centres = centres_of(points, masses, groups)
-        nearest = _nearest(points, centres)
+        nearest = np.empty(points.shape[0], np.int64)
+        _core.nearest_centres(points, centres, nearest)
         if np.array_equal(nearest, groups):
             break
         groups = np.unique(nearest, return_inverse=True)[1]  # a group that lost all its points is gone
@@ -53,82 +54,6 @@ def centres_of(points: np.ndarray, masses: np.ndarray, groups: np.ndarray) -> np
     anchors = points[order[starts]]
     steps = (points - anchors[groups])[order] * masses[order][:, None]
     return anchors + np.add.reduceat(steps, starts, axis=0) / np.add.reduceat(masses[order], starts)[:, None]
-
-
-@numba.njit(nogil=True, cache=True)
-def _widest_axis(points: np.ndarray, masses: np.ndarray, rows: np.ndarray) -> tuple[int, float, float]:
-    """The axis along which rows scatter most, their mean there, and the scatter."""
-    total = masses[rows].sum()
-    best, mean, scatter = 0, 0.0, -1.0
-    for c in range(points.shape[1]):
-        first = points[rows[0], c]
-        centre = 0.0
-        for i in rows:
-            centre += masses[i] * (points[i, c] - first)
-        centre = first + centre / total
-        spread = 0.0
-        for i in rows:
-            spread += masses[i] * (points[i, c] - centre) ** 2
-        if spread > scatter:
-            best, mean, scatter = c, centre, spread
-    return best, mean, scatter
-
-
-@numba.njit(nogil=True, cache=True)
-def _split(points: np.ndarray, masses: np.ndarray, n_groups: int) -> np.ndarray:
-    """Split the group that scatters most at its mean, until there are enough groups or nothing is left to split."""
-    n = points.shape[0]
-    order = np.arange(n)
-    low, high = np.zeros(n_groups, np.int64), np.zeros(n_groups, np.int64)
-    axis, cut, scatter = np.zeros(n_groups, np.int64), np.zeros(n_groups), np.full(n_groups, -1.0)
-    high[0] = n
-    axis[0], cut[0], scatter[0] = _widest_axis(points, masses, order)
-    count = 1
-    while count < n_groups:
-        g = int(np.argmax(scatter[:count]))
-        if scatter[g] <= 0.0:
-            break
-        rows = order[low[g] : high[g]].copy()
-        left = _below(points, rows, axis[g], cut[g])
-        middle = low[g] + left.sum()
-        if middle == low[g] or middle == high[g]:  # scatter that is only rounding
-            scatter[g] = 0.0
-            continue
-        order[low[g] : middle] = rows[left]
-        order[middle : high[g]] = rows[~left]
-        low[count], high[count] = middle, high[g]
-        high[g] = middle
-        for part in (g, count):
-            axis[part], cut[part], scatter[part] = _widest_axis(points, masses, order[low[part] : high[part]])
-        count += 1
-    groups = np.empty(n, np.int64)
-    for g in range(count):
-        groups[order[low[g] : high[g]]] = g
-    return groups
-
-
-@numba.njit(nogil=True, cache=True)
-def _below(points: np.ndarray, rows: np.ndarray, axis: int, cut: float) -> np.ndarray:
-    below = np.empty(rows.size, np.bool_)
-    for k in range(rows.size):
-        below[k] = points[rows[k], axis] <= cut
-    return below
-
-
-@numba.njit(nogil=True, cache=True)
-def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """The nearest centre of each point."""
-    columns = centres.T.copy()
-    nearest = np.empty(points.shape[0], np.int64)
-    squared = np.empty(centres.shape[0])
-    for i in range(points.shape[0]):
-        squared[:] = 0.0
-        for c in range(points.shape[1]):
-            for g in range(squared.size):
-                step = points[i, c] - columns[c, g]
-                squared[g] += step * step
-        nearest[i] = np.argmin(squared)
-    return nearest
 
 
 class Groups(NamedTuple):
@@ -234,6 +159,13 @@ def spread_over_points(between: Plan, x: Groups, y: Groups) -> tuple[np.ndarray,
     tails, heads, amounts = ship_in_order(sent, received[order])
     some = amounts > 0
     return senders[tails[some]], receivers[order][heads[some]], amounts[some] / TOTAL
+
+
+def ship_in_order(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return senders, receivers and amounts when integer masses of equal sums are shipped in order."""
+    shipments = np.empty((3, a.size + b.size - 1), np.int64)
+    senders, receivers, amounts = shipments[:, : _core.fill_shipments(a, b, *shipments)]
+    return senders, receivers, amounts
 
 
 def _share_out(side: Groups, shipped: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import numbers
 import warnings
@@ -10,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from .. import _core
 from ..basis import Forest, run_simplex, true_flows, unplaced, without_rounding
 from ..plan import Basis, Plan, Status
 from ..problem import ROUNDING, Units, common_units
@@ -138,8 +139,18 @@ def require_not_negative(cost: np.ndarray, name: str) -> None:
         raise ValueError(f"cost is {cost[i, j]} at ({i}, {j}): solver {name!r} needs costs that are not negative")
 
 
-# Solvers by name. `groundmetric.transport` fills it in: the files of the other solvers import this one.
-SOLVERS: dict[str, type[Solver]] = {}
+# Module and class of each solver by name; modules of `groundmetric.transport`, imported when a solver is first used.
+SOLVERS = {
+    "exact": ("solvers.exact", "Exact"),
+    "partial": ("solvers.partial", "Partial"),
+    "unbalanced": ("solvers.partial", "Unbalanced"),
+    "entropic": ("solvers.pot", "Entropic"),
+    "sliced": ("solvers.pot", "Sliced"),
+    "gaussian": ("solvers.pot", "Gaussian"),
+    "mixture": ("solvers.pot", "Mixture"),
+    "coarse": ("solvers.coarse", "Coarse"),
+    "auto": ("solve", "Auto"),
+}
 
 
 def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
@@ -151,7 +162,8 @@ def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or an object of theirs")
-    kind = SOLVERS[solver]
+    module, name = SOLVERS[solver]
+    kind: type[Solver] = getattr(importlib.import_module(f"groundmetric.transport.{module}"), name)
     known = [option.name for option in fields(kind)]  # type: ignore[arg-type]
     options = {name: value for name, value in options.items() if name in known or value is not None}
     unknown = sorted(set(options) - set(known))
@@ -167,6 +179,8 @@ def warn_of_pivot_limit(stopped: int) -> None:
 def warn_of_status(status: Status, count: int) -> None:
     """Warn of so many solves that ended like this; the status is the advice."""
     if count:
+        from sklearn.exceptions import ConvergenceWarning  # slow to import
+
         warnings.warn(f"{count} solves {status.value}", ConvergenceWarning, stacklevel=4)
 
 
@@ -204,10 +218,20 @@ class Exact(Solver):
 
 
 def solve_exact(
-    cost: np.ndarray, a: np.ndarray, b: np.ndarray, *, start: Basis | None = None, max_pivots: int | None = None
+    cost: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    start: Basis | None = None,
+    max_pivots: int | None = None,
+    cost_range: tuple[float, float] | None = None,
 ) -> Plan:
-    """Exact optimal transport between masses of equal sums, some of which may be 0."""
-    up = far_exponent(cost)
+    """Solve exact optimal transport between masses of equal sums, of which some may be 0.
+
+    `cost_range` is the smallest and the largest cost, if the caller knows them.
+    """
+    cost_range = _core.finite_range(cost) if cost_range is None else cost_range
+    up = far_exponent(cost_range)
     if up:  # sums of such costs would leave the range of numbers
         return _solve_scaled(cost, a, b, start, max_pivots, up)
     units = common_units(a, b)
@@ -215,11 +239,11 @@ def solve_exact(
     whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
     inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
-    first = run_simplex(inner, units.a[rows], units.b[cols], start, limit)
+    first = run_simplex(inner, units.a[rows], units.b[cols], start, limit, cost_range)
     forest, rounded, left = first, np.concatenate([units.a[rows], units.b[cols]]), None
     if units.left is not None:
         left = np.concatenate([units.left[0][rows], units.left[1][cols]])
-        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit)
+        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit, cost_range)
     n, m = inner.shape
     u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
     potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
@@ -254,9 +278,9 @@ def solve_exact(
     )
 
 
-def far_exponent(cost: np.ndarray) -> int:
-    """By how many binary digits the largest cost is out of the range where sums of costs are safe; 0 if it is not."""
-    largest = max(float(cost.max()), -float(cost.min()))
+def far_exponent(cost_range: tuple[float, float]) -> int:
+    """Return the binary digits by which the largest cost is out of the range in which sums of costs are safe, or 0."""
+    largest = max(cost_range[1], -cost_range[0])
     exponent = math.frexp(largest)[1]
     return 0 if largest == 0.0 else max(exponent - _FAR, 0) + min(exponent + _FAR, 0)
 
@@ -276,7 +300,12 @@ def _solve_scaled(
 
 
 def _without_rounding(
-    first: Forest, cost: np.ndarray, units: np.ndarray, left: np.ndarray, limit: int
+    first: Forest,
+    cost: np.ndarray,
+    units: np.ndarray,
+    left: np.ndarray,
+    limit: int,
+    cost_range: tuple[float, float],
 ) -> tuple[Forest, np.ndarray, np.ndarray]:
     """The forest without dear arcs that carry rounding only, with its units and what is left of the masses."""
     settled = without_rounding(first, cost, units, left) if first.optimal else None
@@ -284,7 +313,7 @@ def _without_rounding(
         return first, units, left
     units, left = settled
     n = first.n_sources
-    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit), units, left
+    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit, cost_range), units, left
 
 
 def _shipments(

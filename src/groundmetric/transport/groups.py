@@ -4,14 +4,14 @@ Points are halved along their widest axis, the halves again, and so on (`halving
 largest group that fits, so that every run of 8, of 64, of 512 … points is compact: the groups of every level are plain
 ranges.
 
-Nodes and bases are those of `simplex`.
+Nodes and bases are those of `trees`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .forest import hung_forest
+from .trees import hung_forest
 
 GROUP = 8
 # So few points are not grouped: nothing would be left of them.

@@ -1,0 +1,276 @@
+// Network simplex for transport: exact, and able to start from the tree of an earlier solve (warm start).
+//
+// When only the costs change, an optimal tree of earlier costs is still feasible, and a few pivots suffice.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "costs.hpp"
+#include "start.hpp"
+#include "tree.hpp"
+
+namespace groundmetric {
+
+/// Rounding in a reduced cost is a few units in the last place of its largest term; reduced costs below this share of
+/// the terms are noise.
+inline constexpr double kNoise = 0x1p-46;
+/// Rows that are scanned before the best of their arcs enter. Scanning more rows per pivot would save pivots, but cost
+/// more than it saves.
+inline constexpr int kRows = 32;
+/// Pricing becomes exact as soon as a round has less than one pivot for this number of rows.
+inline constexpr std::int64_t kRowsPerPivot = 32;
+
+/// An arc that may enter the tree.
+struct Arc {
+    double gain;   // reduced cost when the row was scanned, in the units of the pricing
+    double price;  // exact cost, if the pricing knows it
+    Node source, sink;
+};
+
+/// Pivot until a whole round over the sources finds no arc with negative reduced cost; returns the number of pivots.
+///
+/// Pricing is a policy:
+///   potentials_changed()  reads the potentials of the tree
+///   best(source)          the best arc of a source; its gain is 0 if no reduced cost is negative
+///   reduced(arc)          the exact reduced cost of an arc, 0 if it is noise
+///   sharpen()             switches to exact pricing; false if it is exact already
+template <class Pricing>
+std::int64_t improve(Tree& tree, Pricing& pricing, std::int64_t budget) {
+    const Node n = tree.n();
+    std::array<Arc, kRows> arcs;
+    std::int64_t pivots = 0, pivots_before_round = 0;
+    bool changed = true;
+    for (Node clean = 0, i = 0; clean < n && pivots < budget;) {
+        if (i < kRows && pivots > 0) {  // once a round
+            if (kRowsPerPivot * (pivots - pivots_before_round) < n && pricing.sharpen()) clean = 0;
+            pivots_before_round = pivots;
+            changed |= tree.centre();
+        }
+        if (changed) pricing.potentials_changed();
+        changed = false;
+        int count = 0;
+        for (int k = 0; k < kRows && clean < n; ++k) {
+            const Arc arc = pricing.best(i);
+            if (arc.gain < 0.0) {
+                int place = count++;
+                for (; place > 0 && arc.gain < arcs[place - 1].gain; --place) arcs[place] = arcs[place - 1];
+                arcs[place] = arc;
+            } else {
+                ++clean;
+            }
+            i = i + 1 < n ? i + 1 : 0;
+        }
+        for (int k = 0; k < count && pivots < budget; ++k) {
+            const double reduced = pricing.reduced(arcs[k]);
+            if (!(reduced < 0.0)) continue;
+            tree.pivot(arcs[k].source, arcs[k].sink, reduced);
+            ++pivots;
+            clean = 0, changed = true;  // rows without such an arc may have one now
+        }
+        // Rough costs never report an arc without negative reduced cost, unless costs are NaN: then the round must end too.
+        if (!changed) clean += count;
+        if (clean >= n && pricing.sharpen()) clean = 0;
+    }
+    return pivots;
+}
+
+/// Pricing on rough costs of all arcs, exact from `sharpen` on.
+template <class Rough, Prices P>
+class RoughPricing {
+public:
+    RoughPricing(const Tree& tree, RoughCosts<Rough>& rough, const P& prices)
+        : tree_(tree), rough_(rough), prices_(prices) {}
+
+    void potentials_changed() { rough_.set_levels(tree_.sinks()); }
+
+    Arc best(Node i) {
+        if (is_exact_) return best_of_near(i);
+        const auto [gain, sink] = rough_.best(i, tree_.potential(i));
+        if (gain < 0.0) prices_.prefetch(i, sink);
+        return {gain, 0.0, i, tree_.n() + sink};
+    }
+
+    double reduced(const Arc& arc) const { return reduced(arc.source, arc.sink); }
+
+    bool sharpen() { return !std::exchange(is_exact_, true); }
+
+private:
+    Arc best_of_near(Node i) {
+        Arc best{0.0, 0.0, i, tree_.n()};
+        for (const Node j : rough_.near(i, tree_.potential(i))) {
+            const Node sink = tree_.n() + j;
+            if (const double gain = reduced(i, sink); gain < best.gain) best.gain = gain, best.sink = sink;
+        }
+        return best;
+    }
+
+    double reduced(Node i, Node sink) const {
+        const double cost = prices_(i, sink - tree_.n()), source = tree_.potential(i), level = tree_.potential(sink);
+        const double reduced = cost - level + source;
+        return reduced < -kNoise * (std::fabs(cost) + std::fabs(source) + std::fabs(level)) ? reduced : 0.0;
+    }
+
+    const Tree& tree_;
+    RoughCosts<Rough>& rough_;
+    const P& prices_;
+    bool is_exact_ = false;
+};
+
+/// Exact cost of the arc between a node and its parent.
+template <Prices P>
+double price_to_parent(const Tree& tree, const P& prices, Node x) {
+    const Node n = tree.n(), p = tree.parent(x);
+    return x < n ? prices(x, p - n) : prices(p, x - n);
+}
+
+/// Set potentials that make every arc of the tree tight, from the root down; a component keeps the level of its top
+/// source. Returns the largest change.
+template <Prices P>
+double tighten(Tree& tree, const P& prices) {
+    double largest = 0.0;
+    for (Node x = tree.first(); x != kNone; x = tree.next(x)) {
+        const Node p = tree.parent(x);
+        if (p == tree.root()) continue;
+        const double cost = price_to_parent(tree, prices, x);
+        const double tight = x < tree.n() ? tree.potential(p) - cost : tree.potential(p) + cost;
+        largest = std::max(largest, std::fabs(tight - tree.potential(x)));
+        tree.set_potential(x, tight);
+    }
+    return largest;
+}
+
+struct Paid {
+    double total = 0.0, dearest = 0.0;
+};
+
+/// Flow times cost, summed over the arcs in the order of nodes, and the dearest arc that carries flow.
+template <Prices P>
+Paid paid_costs(const Tree& tree, const P& prices) {
+    Paid paid;
+    for (Node x = 0; x < tree.root(); ++x)
+        if (tree.flow(x) > 0) {
+            const double cost = price_to_parent(tree, prices, x);
+            paid.total += static_cast<double>(tree.flow(x)) * cost;
+            paid.dearest = std::max(paid.dearest, std::fabs(cost));
+        }
+    return paid;
+}
+
+/// A basis that the caller owns, with a number per node: where a solve starts and ends.
+struct Basis {
+    std::span<Node> parent;
+    std::span<Mass> flow;
+    std::span<double> potential;
+};
+
+enum class Status { optimal, pivot_limit, unfit };
+
+struct Result {
+    double value;  // flow times cost
+    std::int64_t pivots;
+    Status status;
+};
+
+/// Scratch buffers for solves one after another; one object per thread.
+class Simplex {
+public:
+    /// Optimise the basis in place. A basis that is not feasible for these masses is left unchanged (Status::unfit).
+    template <Prices P>
+    Result solve(const P& prices, std::span<const Mass> a, std::span<const Mass> b, Basis basis, bool warm,
+                 std::int64_t max_pivots) {
+        if (!masses_balance(a, b)) return {std::nan(""), 0, Status::unfit};
+        return suits_int16(prices) ? solve_with(rough16_, prices, a, b, basis, warm, max_pivots)
+                                   : solve_with(rough32_, prices, a, b, basis, warm, max_pivots);
+    }
+
+    /// As `solve`, unless the potentials of a warm basis prove that the value is at least `enough`: then only the
+    /// potentials change, and `bound` is set to the value that they prove.
+    template <Prices P>
+    Result solve_or_bound(const P& prices, std::span<const Mass> a, std::span<const Mass> b, Basis basis, bool warm,
+                          std::int64_t max_pivots, double enough, double& bound) {
+        if (!masses_balance(a, b)) return {std::nan(""), 0, Status::unfit};
+        const auto run = [&](auto& rough) -> Result {
+            rough.fill(prices);
+            Mass total = 0;
+            for (const Mass mass : a) total += mass;
+            bound = rough.lift(a, b, total, basis.potential);
+            if (bound >= enough) return {bound, 0, Status::optimal};
+            bound = -std::numeric_limits<double>::infinity();
+            return run_filled(rough, prices, a, b, basis, warm, max_pivots);
+        };
+        return suits_int16(prices) ? run(rough16_) : run(rough32_);
+    }
+
+    std::size_t bytes() const { return rough32_.bytes() + rough16_.bytes(); }
+
+private:
+    template <class Rough, Prices P>
+    Result solve_with(RoughCosts<Rough>& rough, const P& prices, std::span<const Mass> a, std::span<const Mass> b,
+                      Basis basis, bool warm, std::int64_t max_pivots) {
+        rough.fill(prices);
+        return run_filled(rough, prices, a, b, basis, warm, max_pivots);
+    }
+
+    template <class Rough, Prices P>
+    Result run_filled(RoughCosts<Rough>& rough, const P& prices, std::span<const Mass> a, std::span<const Mass> b,
+                      Basis basis, bool warm, std::int64_t max_pivots) {
+        if (!warm) {
+            initial_.fill(rough, a, b, basis.parent);
+            std::fill(basis.potential.begin(), basis.potential.end(), 0.0);
+        }
+        if (!tree_.load(prices.n(), basis.parent, basis.potential) || !tree_.plant(a, b))
+            return {std::nan(""), 0, Status::unfit};
+        std::int64_t pivots = 0;
+        const Status status = optimise(rough, prices, a, b, max_pivots, pivots);
+        tree_.store(basis.parent, basis.flow, basis.potential);
+        return {paid_costs(tree_, prices).total, pivots, status};
+    }
+
+    template <class Rough, Prices P>
+    Status optimise(RoughCosts<Rough>& rough, const P& prices, std::span<const Mass> a, std::span<const Mass> b,
+                    std::int64_t max_pivots, std::int64_t& pivots) {
+        tree_.centre();
+        tighten(tree_, prices);
+        bool may_cut = true;
+        while (pivots < max_pivots) {
+            RoughPricing<Rough, P> pricing(tree_, rough, prices);
+            const std::int64_t done = improve(tree_, pricing, max_pivots - pivots);
+            pivots += done;
+            // Shifts accumulate rounding errors: if recomputed potentials differ from the shifted ones, repeat.
+            const double drift = tighten(tree_, prices);
+            if (pivots >= max_pivots) break;
+            if (done > 0 && drift > kNoise * largest_potential()) continue;
+            if (!may_cut || !cut_idle_arcs(paid_costs(tree_, prices).dearest)) return Status::optimal;
+            may_cut = false;
+            tree_.plant(a, b);
+            tighten(tree_, prices);
+        }
+        return Status::pivot_limit;
+    }
+
+    double largest_potential() const { return loops().largest(tree_.potentials().data(), tree_.root() + 1); }
+
+    /// Cut the arcs without flow if potentials are far larger than the costs that are paid; returns whether they were.
+    ///
+    /// An arc that a huge cost bars may be in the tree without flow, and potentials beyond it are as huge: the digits
+    /// that remain are too few for the small costs. After the cut, components restart at level 0.
+    bool cut_idle_arcs(double dearest) {
+        if (!(largest_potential() > 100.0 * dearest)) return false;
+        for (Node x = 0; x < tree_.n(); ++x)  // in a strongly feasible tree only a source's arc can be without flow
+            if (tree_.flow(x) == 0) tree_.detach(x);
+        return true;
+    }
+
+    RoughCosts<float> rough32_;
+    RoughCosts<std::int16_t> rough16_;
+    InitialTree initial_;
+    Tree tree_;
+};
+
+}  // namespace groundmetric

@@ -1,1 +1,0 @@
-"""Compiled kernels: numba, and nothing else."""
