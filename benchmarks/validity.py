@@ -44,14 +44,14 @@ the mean over simulated cohorts with 95 % confidence limits, *nominal* is the va
 a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Numbers that
 promise nothing are *descriptive*.
 
-`make validity` measures everything again and writes this page (about {minutes:.0f} minutes on one core for the rows below);
-`make validity QUICK=1` takes a twelfth of the cohorts. Seed: {seed}. The last column is the number of simulated cohorts.
-{summary}.
+`make validity` measures everything again and writes this page (about {minutes:.0f} minutes on one core for the rows
+below); `make validity QUICK=1` takes a twelfth of the cohorts. Seed: {seed}. The last column is the number of simulated
+cohorts. {summary}.
 """
 
 PRELIMINARY = """\
-**Preliminary.** Some rows have as few as {low:.0%} of the cohorts of a full run. Their limits are wide: "yes" means that
-the limits do not exclude the promise, not that the promise was confirmed, and "**no**" may be sampling error. Not
+**Preliminary.** Some rows have as few as {low:.0%} of the cohorts of a full run. Their limits are wide: "yes" means
+that the limits do not exclude the promise, not that the promise was confirmed, and "**no**" may be sampling error. Not
 measured for this page: {missing}.
 """
 
