@@ -314,7 +314,7 @@ def typicality(seed: int, n_cohorts: int = 60) -> list[Row]:
     return rows
 
 
-def association_rates(seed: int, n_cohorts: int = 150) -> list[Row]:
+def association_rates(seed: int, n_cohorts: int = 80) -> list[Row]:
     """p ≤ 0.05 of the statistics of association alone, which need no fit, without an effect."""
     rows = []
     designs = {**NULL, **UNBALANCED}
