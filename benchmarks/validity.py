@@ -63,8 +63,7 @@ AREAS = {
 `held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out accuracy of `tl.learn`
 and the report. The prediction of a fold uses no label of the fold at any step: features, members, kernels,
 penalties and stacking weights come from the other folds. Exchanging the labels inside a fold therefore changes no
-prediction of this fold (with `strata`, inside a fold and stratum: whether members can be trained is decided
-for the cohort as a whole). Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
+prediction of this fold. Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
 a fold that happens to hold more of one class leaves fewer of it to train on. All samples are compared by equal
 numbers of cells; the number of cells is not a feature. `score_` weighs classes equally, with `strata`
 within each stratum; accuracies here do the same.""",
