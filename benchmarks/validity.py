@@ -17,7 +17,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,15 @@ the mean over simulated cohorts with 95 % confidence limits, *nominal* is the va
 a fifth, an accuracy or R² by 0.02, a log-probability by 0.01, a probability its frequency by 0.04. Numbers that
 promise nothing are *descriptive*.
 
-`make validity` measures everything again and writes this page ({minutes:.0f} minutes on one core); `make validity
-QUICK=1` takes a twelfth of the cohorts. The tables below have seed {seed}{scope}; the last column is the number of
-simulated cohorts. {summary}.
+`make validity` measures everything again and writes this page (about {minutes:.0f} minutes on one core for the rows
+below); `make validity QUICK=1` takes a twelfth of the cohorts. Seed: {seed}. The last column is the number of simulated
+cohorts. {summary}.
+"""
+
+PRELIMINARY = """\
+**Preliminary.** Some rows have as few as {low:.0%} of the cohorts of a full run. Their limits are wide: "yes" means
+that the limits do not exclude the promise, not that the promise was confirmed, and "**no**" may be sampling error. Not
+measured for this page: {missing}.
 """
 
 # Heading and text of each area, in the order of the page.
@@ -57,8 +63,7 @@ AREAS = {
 `held_out_` and `score_` of an ensemble, `concordance_` of survival models, and the held-out accuracy of `tl.learn`
 and the report. The prediction of a fold uses no label of the fold at any step: features, members, kernels,
 penalties and stacking weights come from the other folds. Exchanging the labels inside a fold therefore changes no
-prediction of this fold (with `strata`, inside a fold and stratum: whether members can be trained is decided
-for the cohort as a whole). Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
+prediction of this fold. Without an effect, accuracy, score, R² and concordance are at chance or slightly below:
 a fold that happens to hold more of one class leaves fewer of it to train on. All samples are compared by equal
 numbers of cells; the number of cells is not a feature. `score_` weighs classes equally, with `strata`
 within each stratum; accuracies here do the same.""",
@@ -175,16 +180,17 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def page(results: dict[str, Any]) -> str:
+def page(results: dict[str, Any], missing: Sequence[str] = ()) -> str:
     """Return the text of docs/validity.md from the rows of all functions."""
     rows = [row for entry in results.values() for row in entry["rows"]]
     seeds = sorted({entry["seed"] for entry in results.values()})
     short = sum(not row["holds"] for row in rows)
-    summary = f"{len(rows) - short} of {len(rows)} rows hold" + (f", {short} do not" if short else "")
+    summary = f"Of {len(rows)} rows, {len(rows) - short} hold and {short} do not"
     minutes = sum(entry["seconds"] / entry["share"] for entry in results.values()) / 60
     shares = [entry["share"] for entry in results.values()]
-    scope = f" and {min(shares):.0%} to {max(shares):.0%} of the cohorts of a full run" if min(shares) < 1 else ""
-    text = [HEAD.format(minutes=max(minutes, 1), seed=", ".join(map(str, seeds)), scope=scope, summary=summary)]
+    text = [HEAD.format(minutes=max(minutes, 1), seed=", ".join(map(str, seeds)), summary=summary)]
+    if min(shares) < 1 or missing:
+        text.append(PRELIMINARY.format(low=min(shares), missing=", ".join(f"`{name}`" for name in missing) or "none"))
     sections = [(AREAS[area], [row for row in rows if row["area"] == area]) for area in AREAS]
     single = [{**row, "number": f"`{row['area']}`: {row['number']}"} for row in rows if row["area"] not in AREAS]
     for (heading, words), chosen in [*sections, (OTHERS, single)]:
@@ -227,7 +233,7 @@ def main() -> int:
         STORED.parent.mkdir(exist_ok=True)
         STORED.write_text(json.dumps(results, default=float))
     ordered = {name: results[name] for name in available if name in results}
-    PAGE.write_text(page(ordered))
+    PAGE.write_text(page(ordered, [name for name in available if name not in ordered]))
     short = [row for entry in ordered.values() for row in entry["rows"] if not row["holds"]]
     print(f"{len(short)} short; wrote {PAGE}")
     return int(bool(short))

@@ -199,7 +199,7 @@ def test_a_damaged_predictor_and_one_of_another_run_are_named(files, tmp_path, c
     content[-100] ^= 1
     (run / "predictor.gm").write_bytes(content)
     assert cli.main(["predict", str(run), str(files / "new.h5ad")]) == 2
-    assert "predictor.gm' is damaged or no saved TransportClassifier" in capsys.readouterr().err
+    assert "predictor.gm' is damaged or not a saved TransportClassifier" in capsys.readouterr().err
     D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
     (run / "predictor.gm").unlink()
     gm.TransportClassifier(gm.GroundMetricEnsemble(1, kinds=["anova"])).fit(D, y).save(run / "predictor.gm")

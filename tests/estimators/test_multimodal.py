@@ -60,16 +60,20 @@ def test_a_modality_of_noise_hardly_counts():
 
 
 def test_modalities_that_each_tell_a_part_do_better_together():
-    y = np.arange(36) % 3
-    X = modalities(36, 3, values=(y == 0, y == 2), shifts=(2.5, 2.5))
-    ensemble = clone(SMALL).set_params(n_members=14, random_state=0)
-    found = MultimodalClassifier(ensemble).fit(X, y)
-    alone = [np.mean(clone(ensemble).fit(part, y).held_out_.argmax(axis=1) == y) for part in X.parts.values()]
-    assert min(found.weights_.values()) > 0.25
-    assert np.mean(found.held_out_.argmax(axis=1) == y) > max(alone) + 0.05
-    truth = np.arange(30) % 3
-    new = modalities(30, 4, values=(truth == 0, truth == 2), shifts=(2.5, 2.5))
-    assert found.score(new, truth) > 0.75
+    """Compare held-out accuracy with that of the better modality, and score new samples, as means of four cohorts."""
+    y, truth = np.arange(36) % 3, np.arange(30) % 3
+    gains, scores = [], []
+    for seed in (3, 13, 23, 33):
+        X = modalities(36, seed, values=(y == 0, y == 2), shifts=(2.5, 2.5))
+        found = MultimodalClassifier(SMALL, random_state=0).fit(X, y)
+        assert min(found.weights_.values()) > 0.25
+        ensemble = clone(SMALL).set_params(random_state=0)
+        alone = [np.mean(clone(ensemble).fit(part, y).held_out_.argmax(axis=1) == y) for part in X.parts.values()]
+        gains.append(np.mean(found.held_out_.argmax(axis=1) == y) - max(alone))
+        new = modalities(30, seed + 1, values=(truth == 0, truth == 2), shifts=(2.5, 2.5))
+        scores.append(found.score(new, truth))
+    assert np.mean(gains) > 0.05, gains
+    assert np.mean(scores) > 0.75, scores
 
 
 def test_what_goes_together_in_a_cell_is_seen_where_cells_are_matched_and_not_otherwise():
@@ -139,7 +143,7 @@ def test_labels_go_by_name_and_the_order_of_modalities_does_not_matter():
 def test_one_modality_is_the_classifier_itself():
     X, y = modalities(16, 1), np.arange(16) % 2
     found = MultimodalClassifier(SMALL, random_state=0).fit({"rna": X["rna"]}, y)
-    assert found.weights_ == {"rna": 1.0}
+    assert found.weights_ == {"rna": pytest.approx(1.0)}
     alone = TransportClassifier(SMALL, random_state=0).fit(X["rna"], y)
     assert_array_equal(found.held_out_, alone.ensemble_.held_out_)
     new = modalities(5, 2)["rna"]

@@ -15,7 +15,7 @@ DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "zhao_gb
 def test_the_drug_is_learned_and_not_the_patient():
     anndata = pytest.importorskip("anndata")
     adata = anndata.read_h5ad(DATA)
-    D = gm.Distributions(adata.X, adata.obs["sample"].astype(str).to_numpy()).subsample(40, random_state=0)
+    D = gm.Distributions(adata.X, adata.obs["sample"].astype(str).to_numpy()).subsample(100, random_state=0)
     first = adata.obs.drop_duplicates("sample")
     first = first.set_index(first["sample"].astype(str)).loc[D.names]
     arm, patient = first["label"].astype(str).to_numpy(), first["patient"].astype(str).to_numpy()

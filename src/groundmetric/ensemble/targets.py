@@ -159,10 +159,13 @@ class Classes:
         return np.full((len(self), self.n_classes), 1.0 / self.n_classes)
 
     def can_train(self, rows: np.ndarray, groups: np.ndarray) -> bool:
-        """Return whether each class has at least two groups and, with strata, one stratum has two classes."""
+        """Return whether each class has at least two groups.
+
+        It does not depend on which labels go with which stratum: a member whose strata have one class each learns
+        nothing, but a design that depended on it would depend on the labels of every fold.
+        """
         codes = self.codes[rows]
-        enough = all(np.unique(groups[rows][codes == c]).size >= 2 for c in np.unique(self.codes))
-        return enough and _comparable(self.codes, self.strata, rows)
+        return all(np.unique(groups[rows][codes == c]).size >= 2 for c in np.unique(self.codes))
 
     def fold_keys(self, groups: np.ndarray) -> list[Any]:
         """Return the classes of each group, those of fewest groups first, and its strata."""
@@ -259,9 +262,8 @@ class Numbers:
         return predictions
 
     def can_train(self, rows: np.ndarray, groups: np.ndarray) -> bool:
-        """Return whether four groups and three values are there and, with strata, one stratum has two values."""
-        enough = np.unique(groups[rows]).size >= 4 and np.unique(self.values[rows]).size >= 3
-        return bool(enough) and _comparable(self.values, self.strata, rows)
+        """Return whether four groups and three values are there."""
+        return bool(np.unique(groups[rows]).size >= 4 and np.unique(self.values[rows]).size >= 3)
 
     def fold_keys(self, groups: np.ndarray) -> list[Any]:
         """Return the mean label of each group."""
@@ -385,14 +387,6 @@ def _balanced(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     positive = int(np.count_nonzero(weights))
     scale = np.where(sums > 0, positive / np.maximum(sums, 1e-300) / max(int(np.count_nonzero(sums)), 1), 0.0)
     return weights * scale[codes]
-
-
-def _comparable(labels: np.ndarray, strata: np.ndarray | None, rows: np.ndarray) -> bool:
-    """Return whether labels differ within a stratum."""
-    if strata is None:
-        return True
-    labels, strata = labels[rows], strata[rows]
-    return any(np.unique(labels[strata == stratum]).size >= 2 for stratum in np.unique(strata))
 
 
 def _strata_of_groups(strata: np.ndarray | None, groups: np.ndarray) -> list[tuple[Any, ...]]:

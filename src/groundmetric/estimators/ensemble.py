@@ -25,6 +25,8 @@ from ._base import GroundMetricMethod
 from .learner import refine_weights
 
 TARGETS = ("classes", "ordered", "survival")
+# Cross-validation folds that a user may give.
+_MAX_FOLDS = 12
 
 
 def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributions:
@@ -143,8 +145,9 @@ class Cohort:
             if np.unique(folds[self.groups == group]).size > 1:
                 name = self.group_names[group]
                 raise ValueError(f"cv divides group {name!r}: all its distributions must be in one fold")
-        if folds.max() < 1:
-            raise ParameterError("cv", "one fold", ": expected at least two folds")
+        if not 2 <= folds.max() + 1 <= _MAX_FOLDS:
+            # Members leave out every three folds, so that their number grows with the third power of the folds.
+            raise ParameterError("cv", f"{folds.max() + 1} folds", f": expected 2 to {_MAX_FOLDS}")
         return folds
 
 

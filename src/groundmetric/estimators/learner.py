@@ -502,7 +502,7 @@ def refine_weights(
     except CoincidingError:
         return start
     if run.interrupted:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("before all members of the ensemble had learned")
     components = learner.metric_.components
     if not np.any(components) or has_vanished(learner.history_, learner.margin, learner.strength):
         return start
