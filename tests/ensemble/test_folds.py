@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from groundmetric.ensemble import Classes, Numbers
-from groundmetric.ensemble.folds import assign_folds, choose_design, designs
+from groundmetric.ensemble.members import assign_folds, choose_design, designs
 
 N_MEMBERS = (1, 4, 5, 10, 14, 15, 30, 56, 1000)
 

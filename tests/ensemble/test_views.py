@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric import pairwise_distances
 from groundmetric.ensemble import KINDS, Classes, Geometry
-from groundmetric.ensemble.folds import choose_design
-from groundmetric.ensemble.members import train_members
+from groundmetric.ensemble.members import choose_design, train_members
 from groundmetric.ensemble.views import (
     LINEAR,
     EuclideanView,

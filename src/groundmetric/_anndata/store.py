@@ -22,7 +22,6 @@ from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, TransportClassifier, TransportRegressor
 from ..estimators.predictor import load_predictor, unpack_predictor
 from ..evaluation.statistics import importance_interval
-from ..interpret.course import view_scores
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, listed
@@ -131,7 +130,6 @@ class EnsembleResults:
         cls, ensemble: GroundMetricEnsemble, samples: Sequence[Hashable], labels: np.ndarray, numbers: np.ndarray | None
     ) -> EnsembleResults:
         """From a fitted ensemble; `numbers` are what ordered labels were learned as."""
-        views = view_scores(ensemble)
         return cls(
             samples=[str(name) for name in samples],
             labels=labels,
@@ -144,8 +142,8 @@ class EnsembleResults:
             interval=importance_interval(ensemble.metric_.importance(), _counted(ensemble)),
             selected=selected_by_members(ensemble),
             n_members=len(ensemble.members_),
-            views=views.scores,
-            chance=views.chance,
+            views=ensemble.fitted_.view_scores,
+            chance=ensemble.chance_,
         )
 
     @property

@@ -12,12 +12,12 @@ from joblib import Parallel, delayed
 from scipy.stats import trim_mean
 
 from .._internal.executor import progress_bar
+from ..distributions import Distributions
 from ..metrics.average import average_metric, of_unit_spread
 from ..metrics.base import GroundMetric
-from .folds import Design, choose_design, fallback_design
-from .geometry import Geometry
-from .members import Member, Refine, train_members
-from .stacking import HeldOut, Stack, predict_held_out
+from .geometry import Description, Geometry, Scaling
+from .members import Design, Member, Refine, choose_design, fallback_design, train_members
+from .stacking import HeldOut, Stack, combine, predict_held_out
 from .targets import Target
 from .views import EUCLIDEAN, LINEAR, MARGINAL, EuclideanView, LinearView, MarginalView, TransportView, View
 
@@ -128,6 +128,14 @@ class FittedEnsemble:
         """Score of predictions that ignore the distributions."""
         return self.target.score(self.target.chance(self.folds))
 
+    @property
+    def view_scores(self) -> dict[str, float]:
+        """Score of the held-out predictions of each view alone."""
+        return {
+            name: self.target.score(predictions)
+            for name, predictions in zip(self.view_names, self.held_out.by_view, strict=True)
+        }
+
     @cached_property
     def stack(self) -> Stack:
         """Models and stacking weights for new distributions, from all labels."""
@@ -200,6 +208,67 @@ class FittedEnsemble:
         mean = trim_mean(squares, _TRIMMED, axis=0)
         mean = mean if mean.any() else np.mean(squares, axis=0)
         return mean / (mean.sum() or 1.0)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Views, models and stacking weights for new distributions.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the training distributions, in sorted order.
+    scalings : dict of str to Scaling
+        Transformation of the points of each modality; a single one has the name "".
+    views : list of (str, View)
+        Modality and view.
+    stack : Stack
+        Kernel models of the views and their stacking weights.
+    target : Target
+        Kind of the labels, without the labels themselves.
+    """
+
+    names: list[str]
+    scalings: Mapping[str, Scaling]
+    views: Sequence[tuple[str, View]]
+    stack: Stack
+    target: Target
+
+    @classmethod
+    def of(cls, fitted: FittedEnsemble) -> Predictor:
+        """Return the predictor of a fitted ensemble."""
+        scalings = {name: geometry.scaling for name, geometry in fitted.geometries.items()}
+        names = [str(name) for name in next(iter(fitted.geometries.values())).names]
+        return cls(names, scalings, fitted.views, fitted.stack, fitted.target.without_labels())
+
+    def describe(self, modalities: Mapping[str, Distributions]) -> dict[str, Description]:
+        """Return the descriptions of new distributions by modality."""
+        return {name: scaling.describe(modalities[name]) for name, scaling in self.scalings.items()}
+
+    def predict(self, descriptions: Mapping[str, Description], euclidean: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return predictions in the units of the labels; `euclidean` are the results of `euclidean_distances`."""
+        kernels = [
+            np.exp(-euclidean[name]) if isinstance(view, EuclideanView) else view.kernel_to(descriptions[name])
+            for name, view in self.views
+        ]
+        return self.target.decode(combine(self.stack.weights, self.stack.predict_views(kernels, self.target)))
+
+    def euclidean_distances(self, descriptions: Mapping[str, Description]) -> dict[str, np.ndarray]:
+        """Return Euclidean transport distances from new to training distributions, in units of their median."""
+        return {
+            name: view.distances_to(descriptions[name]) for name, view in self.views if isinstance(view, EuclideanView)
+        }
+
+    def remoteness(self, euclidean: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distance of new and of training distributions to the nearest (other) training distribution.
+
+        Of several modalities, the mean.
+        """
+        nearest = [
+            (euclidean[name].min(axis=1), view.nearest) for name, view in self.views if isinstance(view, EuclideanView)
+        ]
+        new, training = zip(*nearest, strict=True)
+        return np.mean(new, axis=0), np.mean(training, axis=0)
 
 
 def _train(geometry: Geometry, target: Target, folds: np.ndarray, design: Design, settings: Settings) -> list[Member]:

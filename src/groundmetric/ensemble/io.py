@@ -11,9 +11,9 @@ import numpy as np
 from .._internal.arrays import check_content, read_header, unpack, write_arrays
 from .._internal.files import Damaged
 from ..distributions import Distributions
+from .fit import Predictor
 from .geometry import Description, Scaling
 from .members import Member
-from .predictor import Predictor
 from .stacking import KernelModel, Stack
 from .targets import Classes, Numbers, Survival, Target
 from .views import LINEAR, MARGINAL, EuclideanView, LinearView, MarginalView, MemberView, TransportView, View

@@ -17,7 +17,7 @@ from .._internal.validation import aligned, label_array
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..ensemble import Geometry
-from ..ensemble.predictor import Predictor
+from ..ensemble.fit import Predictor
 from ..metrics.base import GroundMetric
 from ..modalities import Modalities
 from .ensemble import Cohort, GroundMetricEnsemble, fit_cohort, ordered_values

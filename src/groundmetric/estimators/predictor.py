@@ -17,7 +17,7 @@ from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import ParameterError, aligned, label_array, real_array
 from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import io
-from ..ensemble.predictor import Predictor
+from ..ensemble.fit import Predictor
 from ..ensemble.targets import Classes
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod

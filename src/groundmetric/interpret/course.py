@@ -78,9 +78,7 @@ def view_scores(ensemble: GroundMetricEnsemble | TransportClassifier | Transport
         )
     check_is_fitted(found, "metric_")
     fitted = found.fitted_
-    by_view = zip(fitted.view_names, fitted.held_out.by_view, strict=True)
-    scores = {name: fitted.target.score(held_out) for name, held_out in by_view}
-    return ViewScores(scores, found.score_, found.chance_, isinstance(fitted.target, Classes))
+    return ViewScores(fitted.view_scores, found.score_, found.chance_, isinstance(fitted.target, Classes))
 
 
 def nothing_left(history: Mapping[str, Any]) -> bool:
