@@ -95,11 +95,11 @@ def test_draws_depend_on_names_and_not_on_the_order_or_the_company():
 
 def test_small_samples_are_named_with_the_remedy():
     sizes = np.full(16, 60)
-    sizes[[3, 9]] = 4
+    sizes[3] = 4  # more than a tenth of small samples would lower the number of points of all
     D = cohort(0, Y, sizes)
     with pytest.warns(SmallSampleWarning, match=r"D\[D.sizes >= 10\]") as caught:
         TransportKNeighborsClassifier().fit(D, Y)
-    assert (caught[0].message.names, caught[0].message.n) == (["s3", "s9"], 10)
+    assert (caught[0].message.names, caught[0].message.n) == (["s3"], 10)
     with pytest.warns(SmallSampleWarning):
         GroundMetricLearner(max_epochs=1, random_state=0).fit(D, Y)
     with pytest.warns(SmallSampleWarning):
