@@ -341,7 +341,13 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         return cohort, Geometry(D[cohort.order], settings.seed, self.max_points, cohort.strata), settings
 
     def settings(self) -> Settings:
-        """Return the checked settings of members."""
+        """Return the checked settings of members.
+
+        Returns
+        -------
+        Settings
+            Kinds and numbers of members, with seed 0.
+        """
         for name in ("n_members", "max_points", "max_epochs"):
             check_number(name, getattr(self, name), low=1, whole=True)
         kinds = [self.kinds] if isinstance(self.kinds, str) else list(self.kinds)

@@ -60,11 +60,6 @@ class PermutationTest:
         (1 + hits) / (1 + permutations); a hit is a null value as high as the statistic or higher.
     score : str
         Name of the score.
-    p_values : dict of str to float
-        P-value of each statistic alone. For an ensemble these include "map separation", the p-value of the separation
-        of the labels in a 2-D map of `distances_`, from refits under permuted labels.
-    combined : tuple of str
-        Statistics that `p` combines.
     exchanged : str
         Units among which labels were permuted, in words, e.g. "groups within strata".
     arrangements : int
@@ -72,6 +67,11 @@ class PermutationTest:
         arrangements are fewer, the smallest to expect is about one over their number.
     seconds : float
         Mean time of one arrangement, fits and predictions on all splits.
+    p_values : dict of str to float
+        P-value of each statistic alone. For an ensemble these include "map separation", the p-value of the separation
+        of the labels in a 2-D map of `distances_`, from refits under permuted labels.
+    combined : tuple of str
+        Statistics that `p` combines.
 
     Examples
     --------
