@@ -52,7 +52,7 @@ class PermutationTest:
     Parameters
     ----------
     statistic : float
-        The score with the data's own labels; with ``statistic="association"``, the first of these statistics.
+        The score with the data's own labels; with ``statistic="association"``, the combination of these statistics.
     null : array of shape (n_permutations,)
         Scores with labels permuted; NaN where the method failed or the score is not defined, which counts as a hit.
     p : float
