@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.stats import binom
 
 from groundmetric import Distributions, GroundMetricEnsemble, TransportClassifier, TransportRegressor, TransportSurvival
+from groundmetric._internal.validation import ParameterError
 from groundmetric.distributions import SmallSampleWarning
 
 from ..estimators.cohorts import FEATURES, PLANTED, cohort
@@ -107,8 +108,10 @@ def test_members_are_trained_on_the_folds_that_they_do_not_leave_out():
 def test_folds_that_divide_a_group_are_an_error():
     with pytest.raises(ValueError, match="cv divides group"):
         small(cv=np.arange(24) % 4).fit(D, y, groups=GROUPS)
-    with pytest.raises(ValueError, match="at least two folds"):
-        small(cv=np.zeros(24)).fit(D, y)
+    for folds in (np.zeros(24), np.arange(24)):
+        with pytest.raises(ParameterError) as caught:
+            small(cv=folds).fit(D, y)
+        assert caught.value.parameter == "cv"
 
 
 # Order and company
