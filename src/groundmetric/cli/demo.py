@@ -26,7 +26,7 @@ Loader = Callable[[int], "tuple[Distributions, np.ndarray]"]
 PAGE, FINDINGS = "index.html", "results.json"
 # The simulation as it is by default; few cells and members are for time alone.
 COHORT: Mapping[str, Any] = {}
-LEARNING: Mapping[str, Any] = {"n_cells": 100, "n_members": 4}
+LEARNING: Mapping[str, Any] = {"n_cells": 100}
 STEM = "cohort"
 TITLE = "A simulated cohort: what was put in, and what was found"
 
