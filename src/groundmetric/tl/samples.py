@@ -72,7 +72,7 @@ def samples(
       file that was learned from are the drawn ones
     - ``obsp["groundmetric_distances"]``: the same distances, as a pairwise entry
     - ``obsp["groundmetric_in_sample"]`` (ensemble): distances under the metric itself, which was trained on the labels
-      of these samples, so that labels look better separated than those of new samples would
+      of these samples. Labels are better separated in them than labels of new samples would be
     - ``obs["groundmetric_held_out"]``, ``obs["groundmetric_held_out_probability"]`` (ensemble): held-out label of a
       training sample, and its probability (not of ordered labels); missing for other samples
     - ``obsp["distances"]``, ``obsp["connectivities"]``, ``uns["neighbors"]``: graph of nearest samples (from 3 samples
