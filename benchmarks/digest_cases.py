@@ -328,14 +328,13 @@ def baselines(folder: Path) -> Found:
 def statistics(folder: Path) -> Found:
     random, of, y, who = np.random.default_rng(0), gm.evaluation, np.repeat([0, 1], 10), np.arange(20) // 2
     (one, other), draws = random.random((2, 20)), of.resample(who, y, 200)
-    score, rival = (lambda weights, values=values: weights @ values / weights.sum(axis=-1) for values in (one, other))
     away, probabilities = np.abs(one[:, None] - one), np.stack([one, 1.0 - one], axis=1)
     splits = {"one": of.leave_one_out(y), "one group": of.leave_one_group_out(who)}
     for name, groups in (("alone", None), ("groups", who)):
         splits[f"shuffled, {name}"] = of.shuffled(y, groups=groups, n_splits=3, random_state=0)
         splits[f"folds, {name}"] = of.folds(y, groups=groups, n_repeats=2, random_state=0)
     return {
-        "draws": draws, "bootstrap": of.bootstrap(score, draws), "paired": of.paired_bootstrap(score, rival, draws),
+        "draws": draws,
         "t": of.corrected_t(one, 0.25), "paired t": of.paired_t(one, other, 0.25), "holm": of.holm([*other, np.nan]),
         "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "clusters": of.cluster_scores(away, y), "merged": of.cluster_scores(away, y, threshold="median"),
