@@ -170,7 +170,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             The estimator itself.
         """
         D = as_distributions(X).with_mass()
-        labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
+        labels, groups = check_labels(y, D.name_index), group_list(groups, D.name_index)
         self._check_grid()
         self.learner_ = GroundMetricLearner(class_weight="balanced") if self.learner is None else clone(self.learner)
         _check_learner(self.learner_)

@@ -123,9 +123,9 @@ def compare(
     True
     """
     D = as_distributions(D)
-    labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
+    labels, groups = check_labels(y, D.name_index), group_list(groups, D.name_index)
     _check_methods(methods)
-    splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.roll)
+    splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.name_index)
     check_splits(splits, labels, groups)
     protocol = Protocol(
         n_neighbors, n_point_neighbors, weights, points, max_points, clustering, only, class_weight, n_points

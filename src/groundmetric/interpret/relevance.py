@@ -189,7 +189,7 @@ def annotation_relevance(
     coded = coded.equalize()
     bags, out_of_bag = _bags(metric, coded, coded.annotations["kind"])
     return relevance_in_bags(
-        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.roll), n_draws=n_draws,
+        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
         confidence=confidence, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
     )  # fmt: skip
 

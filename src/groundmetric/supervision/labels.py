@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from .._internal.validation import (
-    Roll,
-    aligned,
-    aligned_square,
+    NameIndex,
+    align_by_name,
+    align_square_by_name,
     check_class_weight,
     check_classes,
     check_number,
@@ -165,7 +165,7 @@ class Label:
 
 
 def read_labels(
-    y: Any, target: Any, roll: Roll, D: Distributions, *, by_row: bool, class_weight: Any = None
+    y: Any, target: Any, name_index: NameIndex, D: Distributions, *, by_row: bool, class_weight: Any = None
 ) -> list[Label]:
     """One or several labels of D.
 
@@ -175,7 +175,7 @@ def read_labels(
         Labels as the user passed them.
     target : str, Classes, Ordered, Survival, Distances or a list of these
         Kind of the label; a list for several labels.
-    roll : Roll
+    name_index : NameIndex
         Names of the items that have a label each, in order.
     D : Distributions
         The distributions.
@@ -193,16 +193,17 @@ def read_labels(
     kinds = resolve_targets(target)
     columns = _columns(y, len(kinds)) if isinstance(target, list | tuple) else {"y": y}
     labels = [
-        _read(column, kind, roll, D, by_row, name) for (name, column), kind in zip(columns.items(), kinds, strict=True)
+        _read(column, kind, name_index, D, by_row, name)
+        for (name, column), kind in zip(columns.items(), kinds, strict=True)
     ]
     return _weighted(labels, class_weight)
 
 
-def read_strata(strata: Any, roll: Roll, D: Distributions, *, by_row: bool) -> np.ndarray | None:
+def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
     """The stratum of each distribution as a number."""
     if strata is None:
         return None
-    given = label_array(strata, roll, "strata")
+    given = label_array(strata, name_index, "strata")
     if missing_values(given).any():
         raise ValueError("strata contain a missing value: every distribution needs a stratum")
     place: dict[Hashable, int] = {}
@@ -293,23 +294,23 @@ def _as_is(column: np.ndarray) -> Any:
     return np.array(column.tolist()) if column.dtype == object and not missing_values(column).any() else column
 
 
-def _read(y: Any, kind: Kind, roll: Roll, D: Distributions, by_row: bool, name: str) -> Label:
+def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: bool, name: str) -> Label:
     if isinstance(kind, Distances):
-        return Label(_distances(y, kind.gap, D.roll if by_row else roll, name), np.empty(0), kind.weight)
+        return Label(_distances(y, kind.gap, D.name_index if by_row else name_index, name), np.empty(0), kind.weight)
     if isinstance(kind, Ordered):
-        numbers, levels = _ordered_values(y, roll, name)
+        numbers, levels = _ordered_values(y, name_index, name)
         numbers = labels_of_samples(D, numbers) if by_row else numbers
         present = np.unique(numbers[~np.isnan(numbers)])
         _check_spread(present, kind.gap, len(D), name)
         values = present if levels is None else levels[present.astype(int)]
         return Label(OrderedTarget.of(numbers, kind.gap), values, kind.weight)
     if isinstance(kind, Survival):
-        times = read_survival(y, roll, name)
+        times = read_survival(y, name_index, name)
         if by_row:
             times = SurvivalTimes(labels_of_samples(D, times.time), labels_of_samples(D, times.event))
         check_comparable(times, name)
         return Label(SurvivalTarget.of(times, kind.gap), np.unique(times.time[times.event]), kind.weight)
-    given = label_array(y, roll, name)
+    given = label_array(y, name_index, name)
     classes, codes = _class_codes(given, name)
     codes = labels_of_samples(D, codes, given) if by_row else codes
     return Label(ClassTarget(codes), classes, kind.weight)
@@ -327,19 +328,19 @@ def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
     return classes, codes
 
 
-def _ordered_values(y: Any, roll: Roll, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Labels as numbers, NaN where missing; of ordered categories (pandas), their places, and the categories."""
-    y = aligned(y, roll, name)
+    y = align_by_name(y, name_index, name)
     categories = getattr(getattr(y, "dtype", None), "categories", None)
     if categories is None:
-        return _numbers(label_array(y, roll, name), name), None
+        return _numbers(label_array(y, name_index, name), name), None
     if not y.dtype.ordered:
         raise ValueError(
             f"{name} has categories without an order ({list(categories)[:3]}, …): order them, e.g. "
             "pandas.Categorical(y, categories=[…], ordered=True), or give numbers"
         )
     places = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes, dtype=np.float64)
-    label_array(places, roll, name)
+    label_array(places, name_index, name)
     return np.where(places < 0, np.nan, places), np.asarray(categories)
 
 
@@ -355,8 +356,11 @@ def _numbers(labels: np.ndarray, name: str) -> np.ndarray:
     return values
 
 
-def _distances(y: Any, gap: float | None, roll: Roll, name: str) -> DistanceTarget:
-    matrix, size = np.array(real_array(aligned_square(y, roll, name), name), dtype=np.float64), roll.size
+def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> DistanceTarget:
+    matrix, size = (
+        np.array(real_array(align_square_by_name(y, name_index, name), name), dtype=np.float64),
+        name_index.size,
+    )
     if matrix.shape != (size, size):
         raise ValueError(f"{name} has shape {matrix.shape}: target distances between {size} need {(size, size)}")
     if np.isinf(matrix).any() or np.any(matrix < 0):

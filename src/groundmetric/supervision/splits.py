@@ -9,7 +9,15 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from .._internal.types import LabelsLike, RandomState
-from .._internal.validation import Roll, aligned, check_labels, check_number, is_missing, numbered, refuse_mask
+from .._internal.validation import (
+    NameIndex,
+    align_by_name,
+    check_labels,
+    check_number,
+    is_missing,
+    numbered,
+    refuse_mask,
+)
 
 # scikit-learn's splitters load slowly, and a prediction needs none: each is imported where it is used.
 Split = tuple[np.ndarray, np.ndarray]
@@ -52,7 +60,7 @@ def check_class_sizes(labels: np.ndarray, groups: Any, least: int, why: str) -> 
 
 def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | None:
     """Groups (or strata) as numbers, in the order in which they first appear; None where there are none."""
-    values = group_list(groups, Roll(None, n=size), name)
+    values = group_list(groups, NameIndex(None, n=size), name)
     if values is None:
         return None
     if len(values) != size:
@@ -64,12 +72,12 @@ def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | 
     return np.array([place[value] for value in values], dtype=np.intp)
 
 
-def group_list(groups: Any, roll: Roll, name: str = "groups") -> list[Hashable] | None:
-    """The group (or stratum) of each distribution, in the order of the roll where they carry names."""
+def group_list(groups: Any, name_index: NameIndex, name: str = "groups") -> list[Hashable] | None:
+    """The group (or stratum) of each distribution, in the order of the name index where they carry names."""
     if groups is None:
         return None
     refuse_mask(groups, name)
-    groups = aligned(groups, roll, name)
+    groups = align_by_name(groups, name_index, name)
     if getattr(groups, "ndim", 1) != 1:
         raise ValueError(f"{name} has shape {groups.shape}: expected one entry per distribution, e.g. a single column")
     return list(groups)
@@ -160,8 +168,8 @@ def shuffled(
     >>> [test.size for train, test in splits]
     [2, 2, 2]
     """
-    roll = Roll.of(y)
-    labels, groups = check_labels(y, roll), group_list(groups, roll)
+    name_index = NameIndex.of(y)
+    labels, groups = check_labels(y, name_index), group_list(groups, name_index)
     check_number("n_splits", n_splits, low=1, whole=True)
     if not 0.0 < test_size < 1.0:
         raise ValueError(f"test_size is {test_size}: expected a share between 0 and 1")
@@ -223,8 +231,8 @@ def folds(
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-    roll = Roll.of(y)
-    labels, groups = check_labels(y, roll), group_list(groups, roll)
+    name_index = NameIndex.of(y)
+    labels, groups = check_labels(y, name_index), group_list(groups, name_index)
     check_number("n_splits", n_splits, low=2, whole=True)
     check_number("n_repeats", n_repeats, low=1, whole=True)
     random = check_random_state(random_state)
@@ -259,9 +267,9 @@ def leave_one_group_out(groups: LabelsLike) -> list[Split]:
     >>> [test.tolist() for train, test in leave_one_group_out(["ann", "bob", "ann"])]
     [[0, 2], [1]]
     """
-    roll = Roll.of(groups)
-    named = group_list(groups, roll)
-    members = number_groups(named, roll.size)
+    name_index = NameIndex.of(groups)
+    named = group_list(groups, name_index)
+    members = number_groups(named, name_index.size)
     assert named is not None
     assert members is not None
     if members.max() == 0:
@@ -290,7 +298,7 @@ def leave_one_out(y: LabelsLike) -> list[Split]:
     >>> [test.tolist() for train, test in leave_one_out(["ill", "well", "ill"])]
     [[0], [1], [2]]
     """
-    n = Roll.of(y).size
+    n = NameIndex.of(y).size
     if n < 2:
         raise ValueError(f"{n} distributions: at least two are needed to leave one out")
     from sklearn.model_selection import LeaveOneOut
@@ -313,17 +321,17 @@ class Splits(list[Split]):
         found = super().__getitem__(which)
         return Splits(found, self.numbers) if isinstance(which, slice) else found
 
-    def among(self, roll: Roll) -> list[Split]:
+    def among(self, name_index: NameIndex) -> list[Split]:
         """The same splits as places among these distributions."""
-        order = np.asarray(aligned(self.numbers, roll, "splits"))
+        order = np.asarray(align_by_name(self.numbers, name_index, "splits"))
         place = np.argsort(order, kind="stable")
-        return [(place[train], place[test]) for train, test in self] if order.size == roll.size else list(self)
+        return [(place[train], place[test]) for train, test in self] if order.size == name_index.size else list(self)
 
 
-def as_splits(splits: Any, labels: np.ndarray, groups: Any = None, roll: Roll | None = None) -> list[Split]:
+def as_splits(splits: Any, labels: np.ndarray, groups: Any = None, name_index: NameIndex | None = None) -> list[Split]:
     """A list of (train, test) from such a list, from scikit-learn's splitters, or from a function of the labels."""
-    if isinstance(splits, Splits) and roll is not None:
-        splits = splits.among(roll)
+    if isinstance(splits, Splits) and name_index is not None:
+        splits = splits.among(name_index)
     if hasattr(splits, "split"):
         splits = splits.split(np.zeros(labels.size), labels, number_groups(groups, labels.size))
     elif callable(splits):
