@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from .._internal.executor import progress_bar
+from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions, resolve_n_points, with_equal_points

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from ..distributions import Distributions
 from ..supervision import Supervision, Triplets, nearest_triplets, random_triplets
 from ..transport.cache import cohort_digest
