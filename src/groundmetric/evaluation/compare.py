@@ -13,7 +13,7 @@ from .._internal.executor import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_labels
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
+from ..learning.splits import Split, as_splits, check_splits, folds, group_list, shuffled
 from ._run import ERROR, Cohort, Protocol, Result
 from ._tasks import ResultCache, Task, Workers, check_limits
 from .results import Comparison

@@ -19,8 +19,7 @@ from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomSt
 from .._internal.validation import check_number
 from ..distributions import as_distributions
 from ..evaluation.statistics import importance_interval
-from ..supervision.permutations import restricted_permutations
-from ..supervision.splits import group_list
+from ..learning.splits import group_list, restricted_permutations
 from ._inputs import classes_of, feature_names, frame
 from ._refits import (
     Reference,
