@@ -90,16 +90,6 @@ class Refitter:
         return Refit(metric.importance(), self.reference.angles(metric), time.perf_counter() - start)
 
 
-def underlying(learner: Any) -> Any:
-    """The learner itself, or the one with the settings that a search chose."""
-    chosen = getattr(learner, "best_params_", None)
-    if chosen is None or not hasattr(learner, "learner_"):
-        return learner
-    inner = clone(learner.learner_)
-    names = {"margin": "margin", "strength": "strength", "max_epochs": "epochs"}
-    return inner.set_params(**{name: chosen[one] for name, one in names.items() if chosen[one] is not None})
-
-
 def fitted_metric(method: Any, D: Distributions, labels: np.ndarray) -> GroundMetric:
     fitted = method if hasattr(method, "metric_") else clone(method).fit(D, labels)
     return metric_of(fitted, D)
