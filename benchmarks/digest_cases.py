@@ -23,7 +23,7 @@ from sklearn.preprocessing import SplineTransformer
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.learning.options import read_parameters
+from groundmetric.learning.training import read_parameters
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
 Found = Mapping[str, Any]
@@ -256,7 +256,7 @@ def learn_labels(folder: Path) -> Found:
     return found | {f"strata, {weight}": learned(D, y, np.arange(12) % 2, nuisance=weight) for weight in (0.0, 1.0)}
 
 
-class Stopping(gm.penalties.Frobenius):
+class Stopping(gm.learning.Frobenius):
     """A penalty that stops learning after some steps, as an accident would."""
 
     left = 0  # of the class, so that a checkpoint takes both fits for the same

@@ -16,7 +16,7 @@ from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner, GroundMetricLearnerCV
 from groundmetric.estimators.preprocessing import Prepared
 from groundmetric.evaluation import shuffled
-from groundmetric.supervision.splits import Split
+from groundmetric.learning.splits import Split
 
 from . import baselines
 

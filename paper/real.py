@@ -16,7 +16,7 @@ from groundmetric._internal.tables import interval, markdown, number, prose, wri
 from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner, GroundMetricLearnerCV
 from groundmetric.evaluation import Comparison, compare, folds, leave_one_group_out
-from groundmetric.supervision.splits import Split
+from groundmetric.learning.splits import Split
 
 from .figures import draw_scores
 from .protocol import SEARCH, Plan, PrincipalComponents

@@ -39,7 +39,6 @@ _MODULES = (
     "interpret",
     "learning",
     "neural",
-    "penalties",
     "pl",
     "pp",
     "report",
@@ -72,7 +71,6 @@ __all__ = [
     "kneighbors",
     "learning",
     "pairwise_distances",
-    "penalties",
     "pl",
     "pp",
     "report",
@@ -82,7 +80,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, evaluation, get, interpret, learning, penalties, pl, pp, report, tl, transport
+    from . import baselines, datasets, evaluation, get, interpret, learning, pl, pp, report, tl, transport
     from .distances import bounded_distances, kneighbors, pairwise_distances, search_neighbors
     from .distributions import Distributions
     from .estimators import (

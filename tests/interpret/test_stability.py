@@ -11,7 +11,7 @@ import groundmetric as gm
 from groundmetric.interpret import stability
 from groundmetric.interpret._refits import Reference, bootstrap_indices, canonical, thinned
 from groundmetric.interpret.stability import discoveries
-from groundmetric.supervision.permutations import restricted_permutations
+from groundmetric.learning.splits import restricted_permutations
 
 OPTIONS = {"n_top": 4, "random_state": 0}
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from .._anndata.cohort import Labelled
     from ..evaluation import Comparison, PermutationTest
-    from ..supervision.splits import Split
+    from ..learning.splits import Split
 
 OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",

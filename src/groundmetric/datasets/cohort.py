@@ -339,7 +339,7 @@ def _check_finite(name: str, value: Any) -> None:
 
 
 def _check_share(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+    if not isinstance(value, numbers.Real) or not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"{name} is {value!r}: expected a number from 0 to 1")
 
 

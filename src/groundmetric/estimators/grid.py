@@ -19,9 +19,9 @@ from .._internal.muted import muted
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..learning.penalties import has_vanished
+from ..learning.splits import Split
 from ..metrics.average import MOST_COMPONENTS, average_metric, of_unit_spread, reference_metric
 from ..metrics.base import GroundMetric
-from ..supervision.splits import Split
 from .learner import GroundMetricLearner
 
 SPACES = ("features", "components")

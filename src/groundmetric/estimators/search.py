@@ -17,10 +17,10 @@ from .._internal.executor import progress_bar
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions, resolve_n_points, with_equal_points
-from ..learning.options import resolve_form
+from ..learning.splits import Split, folds, group_list, number_groups, shuffled
+from ..learning.training import resolve_form
 from ..metrics.average import average_metric, reference_metric
 from ..metrics.base import Cost, GroundMetric
-from ..supervision.splits import Split, folds, group_list, number_groups, shuffled
 from ._base import GroundMetricMethod
 from .grid import (
     BLIND,
@@ -170,7 +170,7 @@ class GroundMetricLearnerCV(GroundMetricMethod, BaseEstimator):
             The estimator itself.
         """
         D = as_distributions(X).with_mass()
-        labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
+        labels, groups = check_labels(y, D.name_index), group_list(groups, D.name_index)
         self._check_grid()
         self.learner_ = GroundMetricLearner(class_weight="balanced") if self.learner is None else clone(self.learner)
         _check_learner(self.learner_)

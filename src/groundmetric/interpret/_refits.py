@@ -15,8 +15,8 @@ from .._internal.muted import muted
 from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..evaluation.statistics import resample
+from ..learning.splits import number_groups
 from ..metrics.base import GroundMetric
-from ..supervision.splits import number_groups
 from ._inputs import metric_of
 from .axes import principal_rotation
 
