@@ -118,7 +118,7 @@ def _file(dataset_id: str, folder: str | os.PathLike[str] | None, timeout: float
         cache.fetch(path.name, downloader=_HDF5Downloader(timeout=timeout, progressbar=bar))
     except (requests.RequestException, ValueError, LookupError) as error:
         raise ConnectionError(
-            f"could not download data set {dataset_id!r} of CELLxGENE: {str(error) or type(error).__name__}. Look for its "
+            f"could not download data set {dataset_id!r} of CELLxGENE: {error!r}. Look for its "
             f"id on {PORTAL}, or download the .h5ad file there and save it as {path}"
         ) from error
     return path
