@@ -17,10 +17,10 @@ from .._internal.validation import NameIndex, ParameterError, align_by_name, che
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
 from ..ensemble.targets import centre_within
+from ..learning.labels import read_labels, read_strata
+from ..learning.splits import check_class_sizes, group_list, number_groups
+from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
-from ..supervision.labels import read_labels, read_strata
-from ..supervision.splits import check_class_sizes, group_list, number_groups
-from ..supervision.survival import check_comparable, read_survival
 from ._base import GroundMetricMethod
 from .learner import refine_weights
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._internal.files import Damaged
 from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import real_array
-from ..supervision.survival import (
+from ..learning.survival import (
     SurvivalTimes,
     check_comparable,
     concordance,

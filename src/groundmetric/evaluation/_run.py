@@ -22,7 +22,7 @@ from .._internal.parallel import InterruptedWarning
 from .._internal.validation import NameIndex, check_class_weight, check_number
 from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights, class_shares
-from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of
+from ..learning.splits import Split, as_splits, folds, number_groups, rounds_of
 from .scores import (
     chosen_points,
     cluster_distributions,

@@ -14,7 +14,7 @@ from .._internal.parallel import progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_labels
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
+from ..learning.splits import Split, as_splits, check_splits, folds, group_list, shuffled
 from ._run import ERROR, Cohort, Protocol, ResultCache, Task, attempt
 from .results import Comparison
 

@@ -23,8 +23,7 @@ from ..distributions import as_distributions
 from ..ensemble import Classes, Survival
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
 from ..estimators.predictor import EnsemblePredictor
-from ..supervision.permutations import RestrictedPermutations, restricted_permutations
-from ..supervision.splits import check_splits, group_list
+from ..learning.splits import RestrictedPermutations, check_splits, group_list, restricted_permutations
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .association import (
     WEIGHTS,

@@ -15,7 +15,7 @@ from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.statistics import containing, resample
-from ..supervision.splits import group_list, number_groups
+from ..learning.splits import group_list, number_groups
 from ._inputs import Annotation, annotation_of, classes_of, frame, metric_of
 from .flows import Bag, PairCosts, costs_within_kinds
 

@@ -21,8 +21,14 @@ from .._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number, label_array, missing_values, real_array
 from ..distributions import Distributions, as_distributions
-from ..supervision.permutations import RestrictedPermutations, canonical_order, profiles, restricted_permutations
-from ..supervision.splits import group_list, number_groups
+from ..learning.splits import (
+    RestrictedPermutations,
+    canonical_order,
+    group_list,
+    number_groups,
+    profiles,
+    restricted_permutations,
+)
 from ._inputs import frame
 from .stability import Discoveries, discoveries
 
@@ -156,7 +162,7 @@ def feature_significance(
 
     The statistic is the larger of two moderated F statistics (Smyth 2004, as in limma), of the mean and of the shape of
     the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels
-    (`supervision.permutations`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
+    (`learning.splits`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
     ones. `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of
     the observed effects; these p-values extrapolate `p` by at most a factor of 10.
 

@@ -36,7 +36,7 @@ from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
 from ..evaluation import SizeAssociation, size_association
 from ..learning import Distances, Mapped, Ordered, Survival
-from ..supervision.labels import read_labels, resolve_target
+from ..learning.labels import read_labels, resolve_target
 
 LEARNERS = ("ensemble", "single")
 Learner = GroundMetricEnsemble | GroundMetricLearner
