@@ -8,11 +8,11 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
     "_internal", "distributions", "metrics", "modalities", "transport", "distributed", "distances",
-    "supervision", "learning", "ensemble", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata",
+    "learning", "ensemble", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata",
     "get", "pp", "tl", "integrations", "pl", "datasets", "report", "cli",
 ]  # fmt: skip
 # Second names of a module that is public at the top: they belong to no layer.
-ALIASES = {"__init__", "__main__", "penalties"}
+ALIASES = {"__init__", "__main__"}
 CORE = {"numpy", "scipy", "sklearn", "joblib", "tqdm"}
 # Layers that speak of AnnData: whoever imports them has its libraries.
 CELLS = {"_anndata", "get", "pp", "tl", "integrations", "report"}

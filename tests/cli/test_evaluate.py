@@ -88,9 +88,9 @@ def test_the_ensemble_is_compared_with_a_single_learner_and_the_baselines(cells,
 
 def test_methods_are_what_learn_fits():
     cohort = Labelled(*gm.datasets.synth_2d(0), None, "variance", [])
-    methods = make_methods(["groundmetric", "single", "defaults", "learned"], cohort, 3)
+    methods = make_methods(["groundmetric", "single", "defaults"], cohort, 3)
     kinds = [type(method.method).__name__ for method in methods.values()]
-    assert kinds == ["TransportClassifier", "GroundMetricLearner", "GroundMetricLearner", "GroundMetricLearnerCV"]
+    assert kinds == ["TransportClassifier", "GroundMetricLearner", "GroundMetricLearner"]
     assert methods["groundmetric"].takes_groups  # patients are handed over
     assert USUAL[0] == "groundmetric"
 
@@ -155,7 +155,7 @@ def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys,
             ["--label", "arm", "--group", "person", "--cv", "k-fold", "--n-splits", "3"],
             "class 'x' has 2 groups ('P0', 'P1'), but 3 are needed",
         ),
-        (["--methods", "defaults,svm"], "no method is called 'svm': expected some of groundmetric, single, learned, "),
+        (["--methods", "defaults,svm"], "no method is called 'svm': expected some of groundmetric, single, "),
         (["--genes", "good"], "--genes is 'good', which is neither a rule nor a column of var"),
         (["--group", "cell_type"], "is in several groups of obs['cell_type']"),
         (["--min-cells", "100"], "at least two labels are needed"),

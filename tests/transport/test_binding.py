@@ -9,8 +9,7 @@ import groundmetric as gm
 from groundmetric._internal.executor import Threads
 from groundmetric.transport import _core
 from groundmetric.transport.pairs import pair_transport
-from groundmetric.transport.problem import Masses
-from groundmetric.transport.state import no_answers
+from groundmetric.transport.problem import Masses, no_answers
 
 
 def read_only(array):

@@ -17,7 +17,7 @@ from groundmetric.transport import _core
 from groundmetric.transport.neighbors import LowerBounds
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses
-from groundmetric.transport.products import project
+from groundmetric.transport.pairs import project
 
 rng, digest = np.random.default_rng(0), hashlib.sha256()
 

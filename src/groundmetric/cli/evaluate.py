@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from .._anndata.cohort import Labelled
     from ..evaluation import Comparison, PermutationTest
-    from ..supervision.splits import Split
+    from ..learning.splits import Split
 
 OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",
@@ -55,7 +55,7 @@ METHODS = (
 PERMUTATIONS = "of labels, to test the first method against chance; each costs a whole evaluation (%(default)s)"
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
 # The classifier on an ensemble, as `learn` fits it; a single learner; the same with a nested search.
-OWN = ("groundmetric", "single", "learned")
+OWN = ("groundmetric", "single")
 FORMER = {"defaults": "single"}  # names of earlier versions
 # What is compared unless other methods are named: those that take seconds rather than minutes.
 USUAL = ("groundmetric", "single", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
@@ -176,7 +176,7 @@ class Splitter:
 
 
 def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str, Any]:
-    """Methods by name: "groundmetric" (the ensemble), "single" and "learned" (single learners), and the baselines.
+    """Methods by name: "groundmetric" (the ensemble), "single" (one metric), and the baselines.
 
     >>> import groundmetric as gm
     >>> from groundmetric._anndata.cohort import Labelled
@@ -202,9 +202,9 @@ def _names() -> tuple[str, ...]:
 
 def _method(name: str, seed: int) -> Any:
     from .. import baselines
-    from ..estimators import GroundMetricLearner, GroundMetricLearnerCV, TransportClassifier
+    from ..estimators import GroundMetricLearner, TransportClassifier
 
-    own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner, "learned": GroundMetricLearnerCV}
+    own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner}
     if FORMER.get(name, name) in own:
         return own[FORMER.get(name, name)](random_state=seed)
     if name not in baselines.BASELINES:

@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from scipy.special import softmax
 
-from ..supervision.survival import SurvivalTimes, expected_percentiles
-from ..supervision.targets import binary_unit
+from ..learning.labels import binary_unit
+from ..learning.survival import SurvivalTimes, expected_percentiles
 
 # Probabilities below this count as this much in scores, so that a single surprise does not decide.
 _FLOOR = 1e-3

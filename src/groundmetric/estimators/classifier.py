@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 
 from .._internal.types import DistributionsLike, Estimator, LabelsLike
-from .._internal.validation import aligned, check_class_weight, check_labels, label_array
+from .._internal.validation import align_by_name, check_class_weight, check_labels, label_array
 from ..distributions import as_distributions
 from ._base import NearestDistributions, class_shares
 
@@ -99,7 +99,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         """
         check_class_weight(self.class_weight)
         D = as_distributions(X)
-        labels = check_labels(y, D.roll)
+        labels = check_labels(y, D.name_index)
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
         self._keep(D, labels, strata)
         return self
@@ -155,4 +155,6 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
             Share of the distributions whose class is predicted correctly.
         """
         D = as_distributions(X)
-        return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
+        return super().score(
+            D, label_array(y, D.name_index), align_by_name(sample_weight, D.name_index, "sample_weight")
+        )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._internal.keyed import resolve_seed
 from .._internal.types import LabelsLike, ModalitiesLike, RandomState
-from .._internal.validation import aligned, label_array
+from .._internal.validation import align_by_name, label_array
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..ensemble import Geometry
@@ -246,8 +246,8 @@ class MultimodalClassifier(ClassifierMixin, _MultimodalPredictor):
             Share of the distributions whose class is predicted correctly.
         """
         X = _modalities(X)
-        roll = next(iter(X.parts.values())).roll
-        return super().score(X, label_array(y, roll), aligned(sample_weight, roll, "sample_weight"))
+        name_index = next(iter(X.parts.values())).name_index
+        return super().score(X, label_array(y, name_index), align_by_name(sample_weight, name_index, "sample_weight"))
 
 
 class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
@@ -335,7 +335,7 @@ class MultimodalRegressor(RegressorMixin, _MultimodalPredictor):
         """
         X = _modalities(X)
         D = next(iter(X.parts.values()))
-        return super().score(X, ordered_values(y, D), aligned(sample_weight, D.roll, "sample_weight"))
+        return super().score(X, ordered_values(y, D), align_by_name(sample_weight, D.name_index, "sample_weight"))
 
 
 def _modalities(X: Any) -> Modalities:

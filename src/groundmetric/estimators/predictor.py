@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._internal.files import Damaged
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import ParameterError, aligned, label_array, real_array
+from .._internal.validation import ParameterError, align_by_name, label_array, real_array
 from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import io
 from ..ensemble.fit import Predictor
@@ -371,7 +371,9 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
         """
         check_is_fitted(self, "metric_")
         D = self._checked(X)
-        return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
+        return super().score(
+            D, label_array(y, D.name_index), align_by_name(sample_weight, D.name_index, "sample_weight")
+        )
 
 
 class TransportRegressor(RegressorMixin, EnsemblePredictor):
@@ -443,7 +445,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
         """
         check_is_fitted(self, "metric_")
         D = self._checked(X)
-        return super().score(D, ordered_values(y, D), aligned(sample_weight, D.roll, "sample_weight"))
+        return super().score(D, ordered_values(y, D), align_by_name(sample_weight, D.name_index, "sample_weight"))
 
 
 def load_predictor(path: str | os.PathLike[str]) -> Any:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from .._internal.types import DistributionsLike, LabelsLike
-from .._internal.validation import aligned, real_array
+from .._internal.validation import align_by_name, real_array
 from ..distributions import as_distributions
 from ._base import NearestDistributions, mean_values
 
@@ -76,7 +76,7 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
             The estimator itself.
         """
         D = as_distributions(X)
-        values = np.array(real_array(aligned(y, D.roll, "y"), "y"), dtype=np.float64)
+        values = np.array(real_array(align_by_name(y, D.name_index, "y"), "y"), dtype=np.float64)
         if values.ndim == 0 or values.ndim > 2 or len(values) != len(D):
             raise ValueError(f"y has shape {values.shape}, but a value is needed for each of {len(D)}")
         if not np.isfinite(values).all():
@@ -119,4 +119,6 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
             R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
         """
         D = as_distributions(X)
-        return super().score(D, aligned(y, D.roll, "y"), aligned(sample_weight, D.roll, "sample_weight"))
+        return super().score(
+            D, align_by_name(y, D.name_index, "y"), align_by_name(sample_weight, D.name_index, "sample_weight")
+        )

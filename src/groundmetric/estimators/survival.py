@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._internal.files import Damaged
 from .._internal.types import DistributionsLike, LabelsLike
 from .._internal.validation import real_array
-from ..supervision.survival import (
+from ..learning.survival import (
     SurvivalTimes,
     check_comparable,
     concordance,
@@ -90,7 +90,7 @@ class TransportSurvival(EnsemblePredictor):
             The estimator itself.
         """
         D = checked_distributions(self, X, reset=True)
-        times = read_survival(y, D.roll)
+        times = read_survival(y, D.name_index)
         check_comparable(times)
         super().fit(D, y, groups, strata)
         self._times = times
@@ -177,7 +177,7 @@ class TransportSurvival(EnsemblePredictor):
         """
         check_is_fitted(self, "metric_")
         D = self._checked(X)
-        times = read_survival(y, D.roll)
+        times = read_survival(y, D.name_index)
         check_comparable(times)
         return concordance(times, self.predict(D))
 

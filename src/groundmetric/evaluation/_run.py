@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.base import clone
 
 from .._internal.executor import InterruptedWarning
-from .._internal.validation import Roll, check_class_weight, check_number
+from .._internal.validation import NameIndex, check_class_weight, check_number
 from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights, class_shares
-from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of
+from ..learning.splits import Split, as_splits, folds, number_groups, rounds_of
 from .scores import (
     chosen_points,
     cluster_distributions,
@@ -367,7 +367,7 @@ class FixedSplits:
 
 
 def splitting_by(
-    cv: Any, classes: np.ndarray, codes: np.ndarray, groups: Any, seed: int, shareable: bool, roll: Roll
+    cv: Any, classes: np.ndarray, codes: np.ndarray, groups: Any, seed: int, shareable: bool, name_index: NameIndex
 ) -> Callable[[np.ndarray], list[Split]]:
     """How labels are turned into splits. Folds for a method that ignores labels do so as well, to be shared."""
     members = number_groups(groups, codes.size)
@@ -382,5 +382,5 @@ def splitting_by(
             return FixedSplits(list(kind(n_splits, shuffle=True, random_state=seed).split(codes, groups=members)))
         return lambda codes: folds(classes[codes], groups=groups, n_splits=n_splits, random_state=seed)
     if hasattr(cv, "split") or callable(cv):
-        return lambda codes: as_splits(cv, classes[codes], groups, roll)
-    return FixedSplits(as_splits(cv, classes[codes], groups, roll))
+        return lambda codes: as_splits(cv, classes[codes], groups, name_index)
+    return FixedSplits(as_splits(cv, classes[codes], groups, name_index))

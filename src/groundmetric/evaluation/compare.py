@@ -13,7 +13,7 @@ from .._internal.executor import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_labels
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
+from ..learning.splits import Split, as_splits, check_splits, folds, group_list, shuffled
 from ._run import ERROR, Cohort, Protocol, Result
 from ._tasks import ResultCache, Task, Workers, check_limits
 from .results import Comparison
@@ -123,9 +123,9 @@ def compare(
     True
     """
     D = as_distributions(D)
-    labels, groups = check_labels(y, D.roll), group_list(groups, D.roll)
+    labels, groups = check_labels(y, D.name_index), group_list(groups, D.name_index)
     _check_methods(methods)
-    splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.roll)
+    splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.name_index)
     check_splits(splits, labels, groups)
     protocol = Protocol(
         n_neighbors, n_point_neighbors, weights, points, max_points, clustering, only, class_weight, n_points
