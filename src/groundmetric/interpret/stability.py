@@ -29,7 +29,6 @@ from ._refits import (
     fit_all,
     fitted_metric,
     refit_parameters,
-    underlying,
 )
 
 if TYPE_CHECKING:
@@ -185,8 +184,7 @@ def stability(
     Parameters
     ----------
     learner : GroundMetricLearner or another method with `metric_`
-        Fitted on D and y or not yet; of a fitted GroundMetricLearnerCV, the learner with the margin and the strength
-        that it chose.
+        Fitted on D and y or not yet.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -237,7 +235,7 @@ def stability(
     groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     _check_numbers(n_refits, n_permutations, n_top, max_points, confidence)
     random = check_random_state(random_state)
-    method = underlying(learner)
+    method = learner
     metric = fitted_metric(method, D, classes[codes])
     refitter = Refitter(method, refit_parameters(method, epochs), D, max_points, Reference.of(metric, D, _SHARE))
 
