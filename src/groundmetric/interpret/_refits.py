@@ -10,8 +10,8 @@ import joblib
 import numpy as np
 from sklearn.base import clone
 
-from .._internal.executor import progress_bar
 from .._internal.muted import muted
+from .._internal.parallel import progress_bar
 from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..evaluation.statistics import resample
