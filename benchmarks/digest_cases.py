@@ -285,16 +285,6 @@ def learn_again(folder: Path) -> Found:
 
 
 @case
-def search(folder: Path) -> Found:
-    grid: dict[str, Any] = {"margins": [0.5, 1.0], "strengths": [0.1, 1.0], "validation": 2, "random_state": 0}
-    found: dict[str, Any] = {}
-    for name, patients in (("alone", None), ("patients", np.arange(12) // 2)):
-        model = gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=3), **grid).fit(*modes(), groups=patients)
-        found[name] = {"ground": model.metric_, "scores": pd.DataFrame(model.scores_), "best": model.best_params_}
-    return found
-
-
-@case
 def predictors(folder: Path) -> Found:
     (D, y), found = modes(), {}
     for weights, ground in {"distance": metric(), "uniform": gm.GroundMetricLearner(**QUICK)}.items():

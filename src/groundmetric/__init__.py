@@ -15,7 +15,6 @@ _HOME = {
     "GroundMetric": "metrics",
     "GroundMetricEnsemble": "estimators",
     "GroundMetricLearner": "estimators",
-    "GroundMetricLearnerCV": "estimators",
     "Modalities": "modalities",
     "MultimodalClassifier": "estimators",
     "MultimodalRegressor": "estimators",
@@ -51,7 +50,6 @@ __all__ = [
     "GroundMetric",
     "GroundMetricEnsemble",
     "GroundMetricLearner",
-    "GroundMetricLearnerCV",
     "Modalities",
     "MultimodalClassifier",
     "MultimodalRegressor",
@@ -86,7 +84,6 @@ if TYPE_CHECKING:
     from .estimators import (
         GroundMetricEnsemble,
         GroundMetricLearner,
-        GroundMetricLearnerCV,
         MultimodalClassifier,
         MultimodalRegressor,
         PointwiseTransformer,

@@ -11,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import trim_mean
 
-from .._internal.executor import progress_bar
+from .._internal.parallel import progress_bar
 from ..distributions import Distributions
 from ..metrics.average import average_metric, of_unit_spread
 from ..metrics.base import GroundMetric

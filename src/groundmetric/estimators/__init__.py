@@ -10,7 +10,6 @@ from .._internal.imports import find
 _HOME = {
     "GroundMetricEnsemble": "ensemble",
     "GroundMetricLearner": "learner",
-    "GroundMetricLearnerCV": "search",
     "GroundMetricMethod": "_base",
     "MultimodalClassifier": "multimodal",
     "MultimodalRegressor": "multimodal",
@@ -26,7 +25,6 @@ _HOME = {
 __all__ = [
     "GroundMetricEnsemble",
     "GroundMetricLearner",
-    "GroundMetricLearnerCV",
     "GroundMetricMethod",
     "MultimodalClassifier",
     "MultimodalRegressor",
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
     from .preprocessing import PointwiseTransformer
     from .regressor import TransportKNeighborsRegressor
-    from .search import GroundMetricLearnerCV
     from .survival import TransportSurvival
 
 

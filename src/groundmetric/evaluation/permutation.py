@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.executor import progress_bar
+from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import ParameterError, check_labels, check_number
 from ..distributions import as_distributions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from .._internal.tables import visible
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from .._internal.validation import check_labels, check_number
