@@ -12,7 +12,7 @@ from scipy import sparse
 
 import groundmetric as gm
 from groundmetric import Distributions
-from groundmetric._internal.validation import aligned
+from groundmetric._internal.validation import align_by_name
 from groundmetric.distributions import as_distributions
 
 POINTS = np.arange(12.0).reshape(6, 2)
@@ -398,8 +398,8 @@ def test_rows_and_arrays_without_names_go_by_position():
     part = pd.Series(["ill", "well"], index=[7, 3])
     for X in (np.zeros((2, 3)), SETS[:2], np.zeros((2, 4, 3))):
         D = as_distributions(X)
-        assert list(aligned(part, D.roll, "y")) == ["ill", "well"]
-        assert list(aligned(part.iloc[::-1], D[[1, 0]].roll, "y")) == ["well", "ill"]
+        assert list(align_by_name(part, D.name_index, "y")) == ["ill", "well"]
+        assert list(align_by_name(part.iloc[::-1], D[[1, 0]].name_index, "y")) == ["well", "ill"]
 
 
 def test_draws_depend_on_names_and_points_only():

@@ -16,9 +16,9 @@ from ._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from ._internal.points import are_sets, as_points, check_features, lost_variance, moments, number_samples, stack
 from ._internal.types import LabelsLike, PointsLike, RandomState
 from ._internal.validation import (
+    NameIndex,
     ParameterError,
-    Roll,
-    aligned,
+    align_by_name,
     check_number,
     first_not_finite,
     real_array,
@@ -143,9 +143,9 @@ class Distributions:
             points, samples, features = _stacked(points, features)
         if features is None and hasattr(points, "columns"):
             features = [str(column) for column in points.columns]
-        roll = Roll.of(points, samples, items="points")
+        name_index = NameIndex.of(points, samples, items="points")
         points = as_points(points)
-        names, codes = number_samples(aligned(samples, roll, "samples"))
+        names, codes = number_samples(align_by_name(samples, name_index, "samples"))
         if codes.size != points.shape[0]:
             raise ValueError(f"samples has {codes.size} entries for {points.shape[0]} points: one is needed per point")
         if points.shape[0] == 0:
@@ -162,9 +162,10 @@ class Distributions:
         self.bounds = np.concatenate([[0], np.cumsum(sizes)])
         self.features = check_features(features, points.shape[1])
         self._check_finite()
-        self.weights, self.uniform = self._normalise(aligned(weights, roll, "weights"))
+        self.weights, self.uniform = self._normalise(align_by_name(weights, name_index, "weights"))
         self.annotations = {
-            key: self._per_point(key, aligned(values, roll, key)) for key, values in (annotations or {}).items()
+            key: self._per_point(key, align_by_name(values, name_index, key))
+            for key, values in (annotations or {}).items()
         }
 
     @classmethod
@@ -244,9 +245,9 @@ class Distributions:
         return f"Distributions({len(self)} distributions, {self.points.shape[0]} points, {self.shape[1]} features)"
 
     @property
-    def roll(self) -> Roll:
-        """The names in their order: what `validation.aligned` asks for."""
-        return Roll(self.names, self._numberings) if self._named else Roll(None, None, n=len(self))
+    def name_index(self) -> NameIndex:
+        """The names in their order: what `validation.align_by_name` asks for."""
+        return NameIndex(self.names, self._numberings) if self._named else NameIndex(None, None, n=len(self))
 
     def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
         """Refused: one array of all points would not say which distribution they are of."""
@@ -499,11 +500,11 @@ class Distributions:
         """A mask with names goes by these: ``D[y == "ill"]`` for a `y` that is sorted by name."""
         refuse_mask(indices, "indices")
         if str(getattr(indices, "dtype", "")) in ("bool", "boolean") or isinstance(indices, Mapping):
-            return np.asarray(aligned(indices, self.roll, "indices"), dtype=bool)
+            return np.asarray(align_by_name(indices, self.name_index, "indices"), dtype=bool)
         return indices
 
     def _sliced_numberings(self, chosen: np.ndarray) -> list[np.ndarray] | None:
-        """Rows that the chosen ones have here, and had before: an index of these means position (see `Roll`)."""
+        """Rows that the chosen ones have here, and had before: an index of these means position (see `NameIndex`)."""
         if self._numberings is None:
             return None
         return [chosen, *(rows[chosen] for rows in self._numberings)]
@@ -610,7 +611,7 @@ def as_distributions(X: Any) -> Distributions:
     if isinstance(X, Distributions):
         return X
     D = Distributions(X, np.arange(X.shape[0] if hasattr(X, "shape") else len(X)))
-    return named_rows(D, Roll.of(X))
+    return named_rows(D, NameIndex.of(X))
 
 
 def gathered(X: Any) -> Any:
@@ -631,10 +632,10 @@ def _stacked(points: Any, features: Sequence[str] | None) -> tuple[Any, Any, Any
     return stack(list(points), None, features)
 
 
-def named_rows(D: Distributions, roll: Roll) -> Distributions:
+def named_rows(D: Distributions, name_index: NameIndex) -> Distributions:
     """Distributions of one row each, in the order of the rows, with the names of these, which may repeat."""
-    D._named = roll.names is not None
-    if roll.names is not None:
-        D.names = list(roll.names)
+    D._named = name_index.names is not None
+    if name_index.names is not None:
+        D.names = list(name_index.names)
     D._numberings = None  # others slice arrays and data frames, and leave no trace
     return D

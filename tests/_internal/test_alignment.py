@@ -7,7 +7,7 @@ from sklearn.model_selection import KFold, cross_val_predict, cross_val_score, t
 
 import groundmetric as gm
 from groundmetric import baselines, evaluation, interpret
-from groundmetric._internal.validation import Roll, aligned, aligned_square, numbered
+from groundmetric._internal.validation import NameIndex, align_by_name, align_square_by_name, numbered
 
 N = 12
 NAMES = [f"p{k}" for k in np.random.RandomState(3).permutation(N)]  # not sorted, as patients appear in a table of cells
@@ -47,11 +47,6 @@ def ordered_components(wrap):
 
 def several_components(wrap):
     return learner(target=["classes", "ordered"]).fit(D, [wrap(LABELS), wrap(NUMBERS)]).components_
-
-
-def searched(wrap):
-    search = gm.GroundMetricLearnerCV(learner(), margins=[1.0], strengths=[0.1], validation=2, random_state=0)
-    return search.fit(D, wrap(LABELS), groups=wrap(GROUPS)).metric_.components
 
 
 def classified(wrap):
@@ -114,7 +109,7 @@ def baseline(name):
 
 
 DOORS = {
-    "learner": fitted_components, "ordered": ordered_components, "several": several_components, "search": searched,
+    "learner": fitted_components, "ordered": ordered_components, "several": several_components,
     "classifier": classified, "regressor": regressed, "regression score": regression_score, "compare": compared,
     "permutation": permuted, "stability": stable, "relevance": relevant, "clustering": clustered,
     "lda": baseline("lda"), "logistic": baseline("logistic"), "nca": baseline("nca"),
@@ -140,8 +135,11 @@ def test_an_array_of_xarray_goes_by_its_coordinate():
     xarray = pytest.importorskip("xarray")
     y = by_name(LABELS)
     labels = xarray.DataArray(y.to_numpy(), dims="patient", coords={"patient": y.index.to_numpy()})
-    assert np.asarray(aligned(labels, D.roll, "y")).tolist() == LABELS.tolist()
-    assert aligned(xarray.DataArray(LABELS, dims="patient"), D.roll, "y").to_numpy().tolist() == LABELS.tolist()
+    assert np.asarray(align_by_name(labels, D.name_index, "y")).tolist() == LABELS.tolist()
+    assert (
+        align_by_name(xarray.DataArray(LABELS, dims="patient"), D.name_index, "y").to_numpy().tolist()
+        == LABELS.tolist()
+    )
 
 
 def test_target_distances_go_by_name_on_both_sides():
@@ -151,7 +149,7 @@ def test_target_distances_go_by_name_on_both_sides():
     expected = learner(target="distances").fit(D, targets).components_
     assert np.array_equal(learner(target="distances").fit(D, shuffled).components_, expected)
     with pytest.raises(ValueError, match=r"rows and columns of different names .*columns: 0, 1, 2 and 9 more"):
-        aligned_square(pd.DataFrame(targets, NAMES), D.roll, "y")
+        align_square_by_name(pd.DataFrame(targets, NAMES), D.name_index, "y")
 
 
 def test_other_names_are_an_error_that_shows_both():
@@ -173,48 +171,50 @@ def test_other_names_are_an_error_that_shows_both():
 
 def test_a_name_that_repeats_is_known_only_in_order():
     twice = D[[0, 0, 1]]
-    assert aligned(Y.iloc[[0, 0, 1]], twice.roll, "y").tolist() == LABELS[[0, 0, 1]].tolist()
-    assert aligned(Y.iloc[[1, 0]], twice.roll, "y").tolist() == LABELS[[0, 0, 1]].tolist()  # each name once says it too
+    assert align_by_name(Y.iloc[[0, 0, 1]], twice.name_index, "y").tolist() == LABELS[[0, 0, 1]].tolist()
+    assert (
+        align_by_name(Y.iloc[[1, 0]], twice.name_index, "y").tolist() == LABELS[[0, 0, 1]].tolist()
+    )  # each name once says it too
     with pytest.raises(ValueError, match=f"y has '{NAMES[0]}' more than once, in another order"):
-        aligned(Y.iloc[[1, 0, 0]], twice.roll, "y")
+        align_by_name(Y.iloc[[1, 0, 0]], twice.name_index, "y")
 
 
 class TestNumbers:
     """Whole numbers may be names, or the rows that pandas counts where there are no names."""
 
     def test_a_plain_numbering_means_position(self):
-        assert aligned(pd.Series(LABELS), D.roll, "y").tolist() == LABELS.tolist()
+        assert align_by_name(pd.Series(LABELS), D.name_index, "y").tolist() == LABELS.tolist()
 
     def test_a_plain_numbering_that_was_sliced_like_the_distributions_means_position(self):
         y = pd.Series(LABELS)
         train, test, y_train, y_test = train_test_split(D, y, random_state=0)
         assert y_train.index.tolist() != list(range(len(y_train)))
         for part, labels in ((train, y_train), (test, y_test), (train[[2, 0]], y_train.iloc[[2, 0]])):
-            assert aligned(labels, part.roll, "y").tolist() == [Y[name] for name in part.names]
+            assert align_by_name(labels, part.name_index, "y").tolist() == [Y[name] for name in part.names]
 
     def test_other_numbers_are_names_that_do_not_fit(self):
         with pytest.raises(ValueError, match="y has names other than"):
-            aligned(pd.Series(LABELS, np.arange(N)[::-1]), D.roll, "y")
+            align_by_name(pd.Series(LABELS, np.arange(N)[::-1]), D.name_index, "y")
 
     def test_numbers_that_are_names_go_by_name(self):
         numbered_cohort = gm.Distributions(np.zeros((3, 1)), [2, 0, 1])
         obs = pd.DataFrame({"patient": [2, 0, 1], "label": ["c", "a", "b"]})
         y = obs.groupby("patient")["label"].first()
-        assert aligned(y, numbered_cohort.roll, "y").tolist() == ["c", "a", "b"]
+        assert align_by_name(y, numbered_cohort.name_index, "y").tolist() == ["c", "a", "b"]
 
     def test_a_numbering_that_could_be_names_or_rows_is_refused(self):
         with pytest.raises(
             ValueError, match=r"y is numbered 0, 1, 2, …, .* in another order \(2, 0, 1\): give y.to_numpy"
         ):
-            aligned(pd.Series(["c", "a", "b"]), gm.Distributions(np.zeros((3, 1)), [2, 0, 1]).roll, "y")
+            align_by_name(pd.Series(["c", "a", "b"]), gm.Distributions(np.zeros((3, 1)), [2, 0, 1]).name_index, "y")
 
     def test_numbers_match_text_that_reads_the_same(self):
-        roll = gm.Distributions(np.zeros((3, 1)), ["103", "101", "102"]).roll
-        assert aligned(pd.Series(["a", "b", "c"], [101, 102, 103]), roll, "y").tolist() == ["c", "a", "b"]
+        name_index = gm.Distributions(np.zeros((3, 1)), ["103", "101", "102"]).name_index
+        assert align_by_name(pd.Series(["a", "b", "c"], [101, 102, 103]), name_index, "y").tolist() == ["c", "a", "b"]
 
     def test_true_is_not_one(self):
         with pytest.raises(ValueError, match="True, False are none of them"):
-            aligned({True: "a", False: "b"}, Roll([0, 1]), "y")
+            align_by_name({True: "a", False: "b"}, NameIndex([0, 1]), "y")
 
 
 @pytest.mark.parametrize("y", [Y, pd.Series(LABELS), LABELS])
@@ -308,7 +308,7 @@ class TestPoints:
 
     def test_a_mapping_needs_points_with_names(self):
         with pytest.raises(ValueError, match="samples is a mapping by name, but the points have no names"):
-            aligned({"c0": 1}, Roll.of(np.zeros((1, 2)), items="points"), "samples")
+            align_by_name({"c0": 1}, NameIndex.of(np.zeros((1, 2)), items="points"), "samples")
 
 
 def test_a_feature_map_keeps_copies_of_a_distribution_apart():

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from groundmetric.ensemble import Classes, Numbers, Survival
 from groundmetric.ensemble.geometry import centre_within
 from groundmetric.ensemble.stacking import fit_logistic
-from groundmetric.supervision.survival import SurvivalTimes
+from groundmetric.learning.survival import SurvivalTimes
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 4))

@@ -11,7 +11,7 @@ import groundmetric as gm
 from groundmetric.interpret import stability
 from groundmetric.interpret._refits import Reference, bootstrap_indices, canonical, thinned
 from groundmetric.interpret.stability import discoveries
-from groundmetric.supervision.permutations import restricted_permutations
+from groundmetric.learning.splits import restricted_permutations
 
 OPTIONS = {"n_top": 4, "random_state": 0}
 
@@ -79,16 +79,10 @@ def test_refits_vary_as_much_as_full_training_does(case):
     assert 0.75 < np.median(ratio) < 1.5
 
 
-def test_learners_that_were_not_fitted_that_searched_and_that_are_not_ours(case):
+def test_learners_that_were_not_fitted_and_that_are_not_ours(case):
     few = {"n_refits": 2, "n_permutations": 0, **OPTIONS}
     fresh = stability(clone(case.learner), case.D, case.y, **few)
     np.testing.assert_array_equal(fresh.importance, case.learner.metric_.importance())
-    search = gm.GroundMetricLearnerCV(
-        gm.GroundMetricLearner(max_epochs=4), margins=[1.0], strengths=[0.3], validation=2, random_state=0
-    ).fit(case.D, case.y)
-    searched = stability(search, case.D, case.y, **few)
-    expected = gm.GroundMetricLearner(max_epochs=4, strength=0.3)
-    assert searched.epochs == expected.max_epochs
     other = stability(gm.baselines.LinearDiscriminant(), case.D, case.y, **few)
     assert other.epochs is None
     assert other.discoveries is None

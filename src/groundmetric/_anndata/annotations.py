@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._internal.validation import ParameterError, Roll, aligned, need, refuse_mask
-from ..supervision.labels import Ordered, resolve_target
+from .._internal.validation import NameIndex, ParameterError, align_by_name, need, refuse_mask
+from ..learning.labels import Ordered, resolve_target
 from .scale import PANEL, Moments, moments
 from .source import listed, read
 
@@ -407,7 +407,7 @@ def _mask_of(genes: Sequence[Any], var: pd.DataFrame) -> np.ndarray:
     """A mask as given (by its own names where it carries them), or of the genes with these names."""
     refuse_mask(genes, "genes")
     if str(getattr(genes, "dtype", "")) in ("bool", "boolean") or isinstance(genes, Mapping):
-        genes = aligned(genes, Roll(list(var.index), items="genes"), "genes")
+        genes = align_by_name(genes, NameIndex(list(var.index), items="genes"), "genes")
     given = np.asarray(genes)
     if given.dtype == bool:
         if given.shape != (len(var),):

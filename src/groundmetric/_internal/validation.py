@@ -187,7 +187,7 @@ _FEW = 3
 
 
 @dataclass(frozen=True)
-class Roll:
+class NameIndex:
     """The names of some items in their order, which values with names are brought into.
 
     Attributes
@@ -205,7 +205,7 @@ class Roll:
     n: int = 0
 
     @classmethod
-    def of(cls, *values: Any, items: str = "distributions") -> Roll:
+    def of(cls, *values: Any, items: str = "distributions") -> NameIndex:
         """The names that the first of these values carries that has any; or how many there are."""
         for value in values:
             index = _index_of(value)
@@ -232,12 +232,12 @@ class _Index:
     is_default: bool
 
 
-def aligned(values: Any, roll: Roll, what: str) -> Any:
-    """Values in the order of the roll, of the type that they had (of a dict: a list).
+def align_by_name(values: Any, name_index: NameIndex, what: str) -> Any:
+    """Values in the order of the name index, of the type that they had (of a dict: a list).
 
-    >>> aligned({"bob": "well", "ann": "ill"}, Roll(["ann", "bob"]), "y")
+    >>> align_by_name({"bob": "well", "ann": "ill"}, NameIndex(["ann", "bob"]), "y")
     ['ill', 'well']
-    >>> aligned({"bob": "well"}, Roll(["ann", "bob"]), "y")
+    >>> align_by_name({"bob": "well"}, NameIndex(["ann", "bob"]), "y")
     Traceback (most recent call last):
     ...
     ValueError: y has names other than the 2 distributions: 'ann' is missing; it has 'bob' (1), they are ...
@@ -245,11 +245,13 @@ def aligned(values: Any, roll: Roll, what: str) -> Any:
     index = _index_of(values)
     if index is None:
         return values
-    if roll.names is None:
+    if name_index.names is None:
         if isinstance(values, Mapping):
-            raise ValueError(f"{what} is a mapping by name, but the {roll.items} have no names: give a list in order")
+            raise ValueError(
+                f"{what} is a mapping by name, but the {name_index.items} have no names: give a list in order"
+            )
         return values
-    positions = _positions(index, roll, what)
+    positions = _positions(index, name_index, what)
     if isinstance(values, Mapping):
         given = list(values.values())
         return given if positions is None else [given[position] for position in positions]
@@ -258,7 +260,7 @@ def aligned(values: Any, roll: Roll, what: str) -> Any:
     return values.iloc[positions] if hasattr(values, "iloc") else values.isel({values.dims[0]: positions})
 
 
-def aligned_square(values: Any, roll: Roll, what: str) -> Any:
+def align_square_by_name(values: Any, name_index: NameIndex, what: str) -> Any:
     """A matrix between the items, rows and columns by name."""
     rows = _index_of(values)
     if rows is None or getattr(values, "ndim", 0) != 2:
@@ -268,9 +270,9 @@ def aligned_square(values: Any, roll: Roll, what: str) -> Any:
         there = "none" if columns is None else _some(columns.names)
         raise ValueError(
             f"{what} has rows and columns of different names (rows: {_some(rows.names)}; columns: {there}): name both "
-            f"by the {roll.items}, or give an array"
+            f"by the {name_index.items}, or give an array"
         )
-    return aligned(aligned(values, roll, what).T, roll, what).T
+    return align_by_name(align_by_name(values, name_index, what).T, name_index, what).T
 
 
 def carries_names(values: Any) -> bool:
@@ -307,34 +309,34 @@ def _pandas_index(index: Any) -> _Index:
     return _Index(names, numbers, numbers and type(index).__name__ == "RangeIndex" and names == list(range(len(names))))
 
 
-def _positions(index: _Index, roll: Roll, what: str) -> np.ndarray | None:
+def _positions(index: _Index, name_index: NameIndex, what: str) -> np.ndarray | None:
     """Where each item's value stands among those given; None where they are in order already."""
-    assert roll.names is not None
+    assert name_index.names is not None
     given: list[Any] = list(map(_key, index.names))
-    wanted: list[Any] = list(map(_key, roll.names))
+    wanted: list[Any] = list(map(_key, name_index.names))
     if given == wanted:
         return None
     if set(given) != set(wanted):
-        as_text = [str(name) for name in index.names], [str(name) for name in roll.names]
+        as_text = [str(name) for name in index.names], [str(name) for name in name_index.names]
         if not _same_names(*as_text):
-            if _by_position(index, roll):
+            if _by_position(index, name_index):
                 return None
-            raise ValueError(_mismatch(index, roll, what))
+            raise ValueError(_mismatch(index, name_index, what))
         given, wanted = as_text[0], as_text[1]
     if given == wanted:
         return None
     if index.is_default:
         raise ValueError(
-            f"{what} is numbered 0, 1, 2, …, and so are the {roll.items}, but in another order "
-            f"({_some(roll.names)}): give {what}.to_numpy() if it is in their order, or name the index if these are "
-            "their names"
+            f"{what} is numbered 0, 1, 2, …, and so are the {name_index.items}, but in another order "
+            f"({_some(name_index.names)}): give {what}.to_numpy() if it is in their order, or name the index "
+            "if these are their names"
         )
     position = {name: at for at, name in enumerate(given)}
     if len(position) < len(given):
         twice = next(name for at, name in enumerate(given) if position[name] != at)
         raise ValueError(
-            f"{what} has {_shown(twice)} more than once, in another order than the {roll.items}: which is which is not "
-            "known; give each name once"
+            f"{what} has {_shown(twice)} more than once, in another order than the {name_index.items}: which is "
+            "which is not known; give each name once"
         )
     return np.array([position[name] for name in wanted], dtype=np.intp)
 
@@ -348,21 +350,21 @@ def _same_names(given: list[str], wanted: list[str]) -> bool:
     return len(set(given)) == len(given) and len(set(wanted)) == len(wanted) and set(given) == set(wanted)
 
 
-def _by_position(index: _Index, roll: Roll) -> bool:
+def _by_position(index: _Index, name_index: NameIndex) -> bool:
     """Are the names that values carry, or those of the items, plain numbers of rows?"""
-    assert roll.names is not None
-    if roll.numberings is None and index.is_numbers != roll.are_numbers:
-        return len(index.names) == len(roll.names)
+    assert name_index.names is not None
+    if name_index.numberings is None and index.is_numbers != name_index.are_numbers:
+        return len(index.names) == len(name_index.names)
     if not index.is_numbers:
         return False
-    rows = [np.arange(len(roll.names)), *(roll.numberings or ())]
+    rows = [np.arange(len(name_index.names)), *(name_index.numberings or ())]
     return index.is_default or any(np.array_equal(np.asarray(index.names), one) for one in rows)
 
 
-def _mismatch(index: _Index, roll: Roll, what: str) -> str:
-    assert roll.names is not None
-    here, there = set(map(_key, index.names)), set(map(_key, roll.names))
-    missing = [name for name in dict.fromkeys(roll.names) if _key(name) not in here]
+def _mismatch(index: _Index, name_index: NameIndex, what: str) -> str:
+    assert name_index.names is not None
+    here, there = set(map(_key, index.names)), set(map(_key, name_index.names))
+    missing = [name for name in dict.fromkeys(name_index.names) if _key(name) not in here]
     unknown = [name for name in dict.fromkeys(index.names) if _key(name) not in there]
     differences = []
     if missing:
@@ -370,9 +372,10 @@ def _mismatch(index: _Index, roll: Roll, what: str) -> str:
     if unknown:
         differences.append(f"{_some(unknown)} {'are' if len(unknown) > 1 else 'is'} none of them")
     return (
-        f"{what} has names other than the {len(roll.names)} {roll.items}: {'; '.join(differences)}; it has "
-        f"{_some(index.names)} ({len(index.names)}), they are {_some(roll.names)} ({len(roll.names)}). Give exactly "
-        f"theirs, in any order (e.g. {what}.loc[names]), or an array without names in their order (.to_numpy())"
+        f"{what} has names other than the {len(name_index.names)} {name_index.items}: {'; '.join(differences)}; it has "
+        f"{_some(index.names)} ({len(index.names)}), they are {_some(name_index.names)} ({len(name_index.names)}). "
+        f"Give exactly theirs, in any order (e.g. {what}.loc[names]), or an array without names in their "
+        "order (.to_numpy())"
     )
 
 
@@ -385,28 +388,30 @@ def _shown(name: Any) -> str:
     return repr(name.item() if isinstance(name, np.generic) and name.dtype.kind not in "mM" else name)
 
 
-def check_labels(y: Any, roll: Roll) -> np.ndarray:
+def check_labels(y: Any, name_index: NameIndex) -> np.ndarray:
     """A class for each distribution."""
-    labels = label_array(y, roll)
+    labels = label_array(y, name_index)
     if missing_values(labels).any():
         raise ValueError("y contains a missing label: drop the distribution or label it")
     check_classes(labels)
     return labels
 
 
-def label_array(y: Any, roll: Roll, name: str = "y") -> np.ndarray:
+def label_array(y: Any, name_index: NameIndex, name: str = "y") -> np.ndarray:
     """An array with an entry for each distribution, whatever it holds: the door that all labels come in by.
 
-    Where `y` carries names, it is brought into the order of the roll.
+    Where `y` carries names, it is brought into the order of the name_index.
     """
-    y = aligned(y, roll, name)
+    y = align_by_name(y, name_index, name)
     labels = np.asarray(y)
     if np.ma.is_masked(y) and not isinstance(y, list | tuple):  # what is masked is missing
         labels = labels.astype(object)
         labels[np.ma.getmaskarray(y)] = None
-    if labels.ndim != 1 or labels.size != roll.size:
+    if labels.ndim != 1 or labels.size != name_index.size:
         several = " (several labels need a target each: target=['classes', 'ordered'])" if labels.ndim == 2 else ""
-        raise ValueError(f"{name} has shape {labels.shape}, but a label is needed for each of {roll.size}{several}")
+        raise ValueError(
+            f"{name} has shape {labels.shape}, but a label is needed for each of {name_index.size}{several}"
+        )
     if isinstance(y, list | tuple) and labels.dtype.kind in "US":  # numpy has made text of the numbers among them
         return np.array(y, dtype=object) if not all(isinstance(label, str | bytes) for label in y) else labels
     return labels

@@ -123,7 +123,7 @@ def labelled(D: Any, y: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
     if y is None:
         raise ValueError("y is None: this method learns from labels, one per distribution")
     D = as_distributions(D)
-    classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
+    classes, codes = np.unique(check_labels(y, D.name_index), return_inverse=True)
     if classes.size < 2:
         raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
     return D.with_mass(), classes, codes
@@ -133,7 +133,7 @@ def unlabelled(D: Any, y: Any) -> Distributions:
     """For methods that do not look at labels: those that are given must fit all the same."""
     D = as_distributions(D)
     if y is not None:
-        check_labels(y, D.roll)
+        check_labels(y, D.name_index)
     return D.with_mass()
 
 

@@ -16,8 +16,8 @@ from joblib import Parallel, delayed
 from scipy.stats import trim_mean
 
 from .._internal.arrays import check_content, read_header, unpack, write_arrays
-from .._internal.executor import progress_bar
 from .._internal.files import Damaged
+from .._internal.parallel import progress_bar
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from .geometry import ArrayReader, Description, Geometry, Scaling, StoredDescription

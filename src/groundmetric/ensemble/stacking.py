@@ -17,8 +17,8 @@ import numpy as np
 from scipy.special import softmax
 
 from .._internal.files import Damaged
-from ..supervision.survival import SurvivalTimes, expected_percentiles
-from ..supervision.targets import binary_unit
+from ..learning.labels import binary_unit
+from ..learning.survival import SurvivalTimes, expected_percentiles
 from .geometry import ArrayReader, centre_within
 
 if TYPE_CHECKING:

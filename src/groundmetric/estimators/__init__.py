@@ -10,7 +10,6 @@ from .._internal.imports import find
 _HOME = {
     "GroundMetricEnsemble": "ensemble",
     "GroundMetricLearner": "learner",
-    "GroundMetricLearnerCV": "search",
     "GroundMetricMethod": "_base",
     "MultimodalClassifier": "predictor",
     "MultimodalRegressor": "predictor",
@@ -26,7 +25,6 @@ _HOME = {
 __all__ = [
     "GroundMetricEnsemble",
     "GroundMetricLearner",
-    "GroundMetricLearnerCV",
     "GroundMetricMethod",
     "MultimodalClassifier",
     "MultimodalRegressor",
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
         UnfamiliarWarning,
     )
     from .preprocessing import PointwiseTransformer
-    from .search import GroundMetricLearnerCV
 
 
 def __getattr__(name: str) -> Any:

@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from .._internal.keyed import resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import ParameterError, Roll, aligned, check_labels, check_number, refuse_mask
+from .._internal.validation import NameIndex, ParameterError, align_by_name, check_labels, check_number, refuse_mask
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
+from ..learning.labels import read_labels, read_strata
+from ..learning.splits import check_class_sizes, group_list, number_groups
+from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
-from ..supervision.labels import read_labels, read_strata
-from ..supervision.splits import check_class_sizes, group_list, number_groups
-from ..supervision.survival import check_comparable, read_survival
 from ._base import GroundMetricMethod
 from .learner import refine_weights
 
@@ -37,12 +37,12 @@ def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributio
     X = gathered(X)
     if not isinstance(X, Distributions):
         refuse_mask(X, "X")
-        roll, least = Roll.of(X), 2 if reset else 1
+        index, least = NameIndex.of(X), 2 if reset else 1
         rows = validate_data(
             estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=least
         )
         names = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
-        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), roll)
+        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), index)
     if reset:
         estimator.n_features_in_ = X.shape[1]
         vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
@@ -53,7 +53,7 @@ def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributio
 
 def ordered_values(y: Any, D: Distributions) -> np.ndarray:
     """Return labels as numbers; of ordered categories (pandas), their ranks."""
-    values = read_labels(y, "ordered", D.roll, D, by_row=False)[0].target.values  # type: ignore[attr-defined]
+    values = read_labels(y, "ordered", D.name_index, D, by_row=False)[0].target.values  # type: ignore[attr-defined]
     if np.isnan(values).any():
         raise ValueError("y contains a missing label: drop the distribution or label it")
     return values
@@ -100,9 +100,9 @@ class Cohort:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        named_groups = group_list(groups, D.roll)
+        named_groups = group_list(groups, D.name_index)
         numbered = number_groups(named_groups, len(D))
-        stratum = read_strata(strata, D.roll, D, by_row=False)
+        stratum = read_strata(strata, D.name_index, D, by_row=False)
         self.order = np.array(sorted(range(len(D)), key=lambda d: str(D.names[d])), dtype=np.intp)
         self.inverse = np.argsort(self.order)
         self.strata = None if stratum is None or np.ptp(stratum) == 0 else _renumbered(stratum[self.order])
@@ -116,7 +116,7 @@ class Cohort:
         self.classes = np.empty(0)
         self.target: Target
         if target == "classes":
-            labels = check_labels(y, D.roll)
+            labels = check_labels(y, D.name_index)
             check_class_sizes(labels, named_groups, 2, "one to train on and one to hold out")
             self.classes, codes = np.unique(labels, return_inverse=True)
             self.target = Classes(codes[self.order], self.classes.size, self.strata)
@@ -124,7 +124,7 @@ class Cohort:
             self.target = Numbers.of(ordered_values(y, D)[self.order], self.strata)
             _check_number_of_groups(self.groups, 4)
         else:
-            times = read_survival(y, D.roll)
+            times = read_survival(y, D.name_index)
             check_comparable(times)
             self.target = Survival.of_times(times.at(self.order), self.strata)
             _check_number_of_groups(self.groups, 4)
@@ -140,7 +140,7 @@ class Cohort:
     def _given_folds(self, cv: Any, D: Distributions) -> np.ndarray | None:
         if cv is None:
             return None
-        numbered = number_groups(aligned(cv, D.roll, "cv"), len(D), "cv")
+        numbered = number_groups(align_by_name(cv, D.name_index, "cv"), len(D), "cv")
         assert numbered is not None
         folds = _renumbered(numbered[self.order])
         for group in np.unique(self.groups):

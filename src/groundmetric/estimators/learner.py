@@ -16,32 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._internal.executor import InterruptedWarning, Threads, progress_bar
 from .._internal.keyed import resolve_seed
+from .._internal.parallel import InterruptedWarning, Threads, progress_bar
 from .._internal.types import DistributionsLike, FilePath, LabelsLike, RandomState
-from .._internal.validation import Roll, aligned, refuse_groups, refuse_mask
+from .._internal.validation import NameIndex, align_by_name, refuse_groups, refuse_mask
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
-from ..learning.model import DiagonalModel, LinearModel, Model
-from ..learning.options import (
-    Checkpoint,
-    EarlyStopping,
-    Mapped,
-    Nearest,
-    Settings,
-    check_settings,
-    resolve_checkpoint,
-    resolve_form,
-    resolve_stopping,
-)
-from ..learning.penalties import Penalty, has_vanished
-from ..learning.training import CoincidingError, Fresh, Outcome, Training
-from ..metrics.base import Cost, GroundMetric
-from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
-from ..supervision import Supervision
-from ..supervision.labels import (
+from ..learning.labels import (
     Distances,
     Kind,
+    Supervision,
     check_class_sizes,
     hold_out,
     read_labels,
@@ -49,7 +33,26 @@ from ..supervision.labels import (
     resolve_target,
     supervision,
 )
-from ..supervision.triplets import candidates
+from ..learning.model import DiagonalModel, LinearModel, Model
+from ..learning.penalties import Penalty, has_vanished
+from ..learning.training import (
+    Checkpoint,
+    CoincidingError,
+    EarlyStopping,
+    Fresh,
+    Mapped,
+    Nearest,
+    Outcome,
+    Settings,
+    Training,
+    check_settings,
+    resolve_checkpoint,
+    resolve_form,
+    resolve_stopping,
+)
+from ..learning.triplets import candidates
+from ..metrics.base import Cost, GroundMetric
+from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..transport.solvers.exact import Exact, warn_of_pivot_limit
 from ._base import GroundMetricMethod
 
@@ -77,7 +80,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     penalty : str, None or an object with ``value`` and ``gradient``, default="l2"
         Penalty on the components for standardised features: "l2" (Frobenius norm), "l2_squared" (its square), "l1"
         (sum of absolute values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values). See
-        `groundmetric.penalties`.
+        `groundmetric.learning`.
     strength : float, default=0.1
         Weight of the penalty (λ); 1 makes it as large at the start as a violation by one mean distance.
     n_neighbors : int, default=3
@@ -346,31 +349,31 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
                     "samples are given, but X are Distributions, which have theirs already: leave them out"
                 )
             self._remember_features(X)
-            D, roll = X.with_mass(), X.roll
+            D, name_index = X.with_mass(), X.name_index
         else:
-            D, roll = self._as_distributions(X, y, samples)
+            D, name_index = self._as_distributions(X, y, samples)
         by_row = samples is not None
-        labels = read_labels(y, self.target, roll, D, by_row=by_row, class_weight=self.class_weight)
-        seen, known = supervision(labels, read_strata(strata, roll, D, by_row=by_row))
+        labels = read_labels(y, self.target, name_index, D, by_row=by_row, class_weight=self.class_weight)
+        seen, known = supervision(labels, read_strata(strata, name_index, D, by_row=by_row))
         self.classes_ = labels[0].values
         if isinstance(self.target, list | tuple):
             self.classes_ = np.empty(len(labels), dtype=object)
             self.classes_[:] = [label.values for label in labels]
         return D if seen.size == len(D) else D[seen], known
 
-    def _as_distributions(self, X: Any, y: Any, samples: Any) -> tuple[Distributions, Roll]:
+    def _as_distributions(self, X: Any, y: Any, samples: Any) -> tuple[Distributions, NameIndex]:
         """Points by their samples, or each as a distribution of its own; and the names of the points."""
         refuse_mask(X, "X")
-        roll = Roll.of(X, items="points")
+        name_index = NameIndex.of(X, items="points")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        roll = replace(roll, n=X.shape[0])  # not everything that can be an array knows its length before
+        name_index = replace(name_index, n=X.shape[0])  # not everything that can be an array knows its length before
         if not isinstance(self.target, list | tuple) and not isinstance(resolve_target(self.target), Distances):
             check_consistent_length(X, y)
         if samples is not None:
-            D = Distributions(X, aligned(samples, roll, "samples"), features=self._feature_names())
-            return D.with_mass(), roll
-        D = Distributions(X, np.arange(roll.size), features=self._feature_names())
-        return named_rows(D.with_mass(), roll), roll
+            D = Distributions(X, align_by_name(samples, name_index, "samples"), features=self._feature_names())
+            return D.with_mass(), name_index
+        D = Distributions(X, np.arange(name_index.size), features=self._feature_names())
+        return named_rows(D.with_mass(), name_index), name_index
 
     def _remember_features(self, D: Distributions) -> None:
         """What validate_data does for arrays; names of an earlier fit are forgotten."""

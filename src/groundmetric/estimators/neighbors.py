@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from .._internal.types import DistributionsLike, Estimator, LabelsLike
-from .._internal.validation import aligned, check_class_weight, check_labels, label_array, real_array
+from .._internal.validation import align_by_name, check_class_weight, check_labels, label_array, real_array
 from ..distributions import as_distributions
 from ..metrics.base import GroundMetric
 from ._base import NearestDistributions, class_shares, mean_values
@@ -97,7 +97,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
         """
         check_class_weight(self.class_weight)
         D = as_distributions(X)
-        labels = check_labels(y, D.roll)
+        labels = check_labels(y, D.name_index)
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
         self._keep(D, labels, groups, strata)
         return self
@@ -153,7 +153,9 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
             Share of the distributions whose class is predicted correctly.
         """
         D = as_distributions(X)
-        return super().score(D, label_array(y, D.roll), aligned(sample_weight, D.roll, "sample_weight"))
+        return super().score(
+            D, label_array(y, D.name_index), align_by_name(sample_weight, D.name_index, "sample_weight")
+        )
 
 
 class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
@@ -223,7 +225,7 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
             The estimator itself.
         """
         D = as_distributions(X)
-        values = np.array(real_array(aligned(y, D.roll, "y"), "y"), dtype=np.float64)
+        values = np.array(real_array(align_by_name(y, D.name_index, "y"), "y"), dtype=np.float64)
         if values.ndim == 0 or values.ndim > 2 or len(values) != len(D):
             raise ValueError(f"y has shape {values.shape}, but a value is needed for each of {len(D)}")
         if not np.isfinite(values).all():
@@ -266,4 +268,6 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
             R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
         """
         D = as_distributions(X)
-        return super().score(D, aligned(y, D.roll, "y"), aligned(sample_weight, D.roll, "sample_weight"))
+        return super().score(
+            D, align_by_name(y, D.name_index, "y"), align_by_name(sample_weight, D.name_index, "sample_weight")
+        )

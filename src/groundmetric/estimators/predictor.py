@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._internal.files import Damaged
 from .._internal.types import DistributionsLike, LabelsLike, ModalitiesLike, RandomState
-from .._internal.validation import ParameterError, aligned, label_array, real_array
+from .._internal.validation import ParameterError, align_by_name, label_array, real_array
 from ..distances import pairwise_distances
 from ..distributions import Distributions, SmallSampleWarning
 from ..ensemble import Classes, Predicted, Predictor
 from ..ensemble import fit as files
+from ..learning.survival import SurvivalTimes, check_comparable, concordance, kaplan_meier, read_survival
 from ..metrics.base import GroundMetric
 from ..modalities import Modalities
-from ..supervision.survival import SurvivalTimes, check_comparable, concordance, kaplan_meier, read_survival
 from ._base import GroundMetricMethod
 from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
 
@@ -184,7 +184,7 @@ def _by_modality(checked: Distributions | dict[str, Distributions]) -> dict[str,
 
 def _names(checked: Any) -> Any:
     """Return the names by which labels are matched."""
-    return next(iter(_by_modality(checked).values())).roll
+    return next(iter(_by_modality(checked).values())).name_index
 
 
 class _Classification(ClassifierMixin):
@@ -251,7 +251,10 @@ class _Classification(ClassifierMixin):
         """
         check_is_fitted(self, "predictor_")
         checked = self._checked(X, reset=False)
-        labels, weights = label_array(y, _names(checked)), aligned(sample_weight, _names(checked), "sample_weight")
+        labels, weights = (
+            label_array(y, _names(checked)),
+            align_by_name(sample_weight, _names(checked), "sample_weight"),
+        )
         predicted = self.classes_[np.argmax(self._predict(checked), axis=1)]
         return float(accuracy_score(labels, predicted, sample_weight=weights))
 
@@ -315,7 +318,7 @@ class _Regression(RegressorMixin):
         check_is_fitted(self, "predictor_")
         checked = self._checked(X, reset=False)
         values = ordered_values(y, next(iter(_by_modality(checked).values())))
-        weights = aligned(sample_weight, _names(checked), "sample_weight")
+        weights = align_by_name(sample_weight, _names(checked), "sample_weight")
         return float(r2_score(values, self._predict(checked), sample_weight=weights))
 
 
@@ -539,7 +542,7 @@ class TransportSurvival(EnsemblePredictor):
 
     def _keep(self, checked: Any, y: Any) -> None:
         super()._keep(checked, y)
-        self.times_ = read_survival(y, checked.roll)
+        self.times_ = read_survival(y, checked.name_index)
         self.held_out_risk_ = 1.0 - self.ensemble_.held_out_
         self.concordance_ = concordance(self.times_, self.held_out_risk_, self.ensemble_.folds_)
 
@@ -610,7 +613,7 @@ class TransportSurvival(EnsemblePredictor):
         """
         check_is_fitted(self, "predictor_")
         D = self._checked(X, reset=False)
-        times = read_survival(y, D.roll)
+        times = read_survival(y, D.name_index)
         check_comparable(times)
         return concordance(times, self._predict(D))
 

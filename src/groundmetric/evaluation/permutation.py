@@ -16,15 +16,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.executor import progress_bar
+from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import ParameterError, check_labels, check_number
 from ..distributions import as_distributions
 from ..ensemble import Classes, Survival
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
 from ..estimators.predictor import EnsemblePredictor
-from ..supervision.permutations import RestrictedPermutations, restricted_permutations
-from ..supervision.splits import check_splits, group_list
+from ..learning.splits import RestrictedPermutations, check_splits, group_list, restricted_permutations
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .association import (
     WEIGHTS,
@@ -234,7 +233,7 @@ def prepare_test(
 ) -> PreparedTest:
     """All of a `permutation_test` that is done once, however many permutations there are."""
     D = as_distributions(D)
-    groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
+    groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     random = check_random_state(random_state)
     procedure: Callable[[np.ndarray], np.ndarray]
     names: tuple[str, ...]
@@ -244,18 +243,18 @@ def prepare_test(
         score = _check_ensemble_options(ensemble, cv, score)
         procedure = EnsembleProcedure(ensemble, D, y, groups, strata)
         codes, names = procedure.labels, (SCORE, SEPARATION)
-        exchange = restricted_permutations(codes, groups, strata, names=D.roll.names)
+        exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
     else:
-        labels = check_labels(y, D.roll)
+        labels = check_labels(y, D.name_index)
         score = "balanced_accuracy" if score is None else score
         if score not in SCORES:
             raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
         protocol = Protocol(n_neighbors=n_neighbors, weights=weights, points=False, class_weight=class_weight)
         protocol.check(D)
         classes, codes = np.unique(labels, return_inverse=True)
-        exchange = restricted_permutations(codes, groups, strata, names=D.roll.names)
+        exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
         shareable = not getattr(method, "uses_labels", True)
-        splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.roll)
+        splitting = splitting_by(cv, classes, codes, groups, random.randint(2**31), shareable, D.name_index)
         if not shareable or not isinstance(cv, int | np.integer | None):  # neighbours vote without examples of a class
             check_splits(splitting(codes), labels, groups)
         repeated = Procedure(method, D, classes, groups, splitting, protocol, score)

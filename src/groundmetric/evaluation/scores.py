@@ -11,12 +11,20 @@ from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
 from .._internal.types import ClassesLike, LabelsLike, Method, PointMethod, RandomState
-from .._internal.validation import Roll, aligned, aligned_square, check_labels, check_number, real_array, refuse_mask
+from .._internal.validation import (
+    NameIndex,
+    align_by_name,
+    align_square_by_name,
+    check_labels,
+    check_number,
+    real_array,
+    refuse_mask,
+)
 from ..distances import kneighbors
 from ..distributions import Distributions
 from ..estimators._base import GroundMetricMethod, check_weights, class_shares
+from ..learning.survival import check_comparable, concordance, read_survival
 from ..metrics.base import EuclideanMetric
-from ..supervision.survival import check_comparable, concordance, read_survival
 from ..transport.cohort import is_projection
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability")
@@ -64,9 +72,9 @@ def scores(
     >>> scores(["a", "b", "b"], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], ["a", "b"])["balanced_accuracy"]
     0.75
     """
-    roll = Roll.of(probabilities, items="items")
+    name_index = NameIndex.of(probabilities, items="items")
     probabilities = _by_class(probabilities, classes)
-    codes, weights = encode(aligned(y, roll, "y"), classes), aligned(weights, roll, "weights")
+    codes, weights = encode(align_by_name(y, name_index, "y"), classes), align_by_name(weights, name_index, "weights")
     if probabilities.shape != (codes.size, len(classes)):
         raise ValueError(
             f"probabilities have shape {probabilities.shape} for {codes.size} items and {len(classes)} classes"
@@ -103,11 +111,11 @@ def concordance_index(y: LabelsLike, risk: ArrayLike) -> float:
     >>> concordance_index(y, [0.9, 0.8, 0.1, 0.2])  # 3 of 4 pairs: who died at 5 should be at higher risk than the last
     0.75
     """
-    roll = Roll.of(risk, items="items")
+    name_index = NameIndex.of(risk, items="items")
     found = np.asarray(real_array(risk, "risk"), dtype=np.float64)
-    if found.shape != (roll.size,) or not np.isfinite(found).all():
-        raise ValueError(f"risk has shape {found.shape}: expected a finite number for each of {roll.size}")
-    times = read_survival(y, roll)
+    if found.shape != (name_index.size,) or not np.isfinite(found).all():
+        raise ValueError(f"risk has shape {found.shape}: expected a finite number for each of {name_index.size}")
+    times = read_survival(y, name_index)
     check_comparable(times)
     return concordance(times, found)
 
@@ -154,7 +162,9 @@ def encode(y: Any, classes: Any) -> np.ndarray:
 def _by_class(probabilities: Any, classes: Any) -> np.ndarray:
     """An array with a column per class, in the order of `classes`; the columns of a table go by their names."""
     if hasattr(probabilities, "columns"):
-        probabilities = aligned(probabilities.T, Roll(np.asarray(classes).tolist(), items="classes"), "probabilities").T
+        probabilities = align_by_name(
+            probabilities.T, NameIndex(np.asarray(classes).tolist(), items="classes"), "probabilities"
+        ).T
     return np.asarray(real_array(probabilities, "probabilities"), dtype=np.float64)
 
 
@@ -241,8 +251,10 @@ def vote(
     """
     check_weights(weights)
     check_number("n_neighbors", n_neighbors, low=1, whole=True)
-    roll = Roll.of(distances.T if hasattr(distances, "T") else np.asarray(distances).T, items="columns of distances")
-    codes = encode(aligned(y, roll, "y"), classes)
+    name_index = NameIndex.of(
+        distances.T if hasattr(distances, "T") else np.asarray(distances).T, items="columns of distances"
+    )
+    codes = encode(align_by_name(y, name_index, "y"), classes)
     block = check_distances(distances, codes.size)
     nearest, indices = k_nearest(block, min(n_neighbors, codes.size))
     return class_shares(nearest, codes[indices], len(classes), weights)
@@ -357,9 +369,9 @@ def cluster_scores(
     """
     from sklearn.metrics import adjusted_rand_score, mutual_info_score  # votes need neither, and they load slowly
 
-    roll = Roll.of(distances)
-    distances = _check_square(distances, roll)
-    labels = check_labels(y, roll)
+    name_index = NameIndex.of(distances)
+    distances = _check_square(distances, name_index)
+    labels = check_labels(y, name_index)
     if n_clusters is not None and threshold is not None:
         raise ValueError(f"both n_clusters ({n_clusters}) and a threshold ({threshold}) are given: one is needed")
     n_classes = np.unique(labels).size
@@ -404,7 +416,7 @@ def cluster_distributions(method: Method, D: Distributions, y: LabelsLike) -> di
     >>> gm.evaluation.cluster_distributions(method, D, y)["adjusted_rand"]
     1.0
     """
-    return cluster_scores(method.distances(D), check_labels(y, D.roll))
+    return cluster_scores(method.distances(D), check_labels(y, D.name_index))
 
 
 def cluster_points(
@@ -451,7 +463,7 @@ def cluster_points(
     1.0
     """
     check_number("max_points", max_points, low=2, whole=True)
-    labels = np.repeat(check_labels(y, D.roll), D.sizes)
+    labels = np.repeat(check_labels(y, D.name_index), D.sizes)
     rows = np.flatnonzero(chosen_points(D, only))
     if rows.size > max_points:
         rows = np.sort(check_random_state(random_state).choice(rows, max_points, replace=False))
@@ -500,9 +512,11 @@ def _entropy(labels: np.ndarray) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _check_square(distances: Any, roll: Roll) -> np.ndarray:
+def _check_square(distances: Any, name_index: NameIndex) -> np.ndarray:
     """A copy; of a table with names, the columns in the order of the rows, by which labels go as well."""
-    distances = np.array(real_array(aligned_square(distances, roll, "distances"), "distances"), dtype=np.float64)
+    distances = np.array(
+        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
+    )
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
         raise ValueError(f"distances have shape {distances.shape}: expected a square matrix")
     if not np.isfinite(distances).all():

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from .._internal.types import LabelsLike
-from .._internal.validation import Roll, check_classes, label_array, missing_values, real_array
+from .._internal.validation import NameIndex, check_classes, label_array, missing_values, real_array
 from ..distributions import Distributions
-from ..supervision.splits import group_list, number_groups
+from ..learning.splits import group_list, number_groups
 
 _N_PERMUTATIONS = 999
 
@@ -110,9 +110,9 @@ def size_association(
     """
     if target not in ("classes", "ordered"):
         raise ValueError(f"target is {target!r}: expected 'classes' or 'ordered'")
-    roll = D.roll if isinstance(D, Distributions) else Roll.of(D)
+    name_index = D.name_index if isinstance(D, Distributions) else NameIndex.of(D)
     sizes = D.with_mass().sizes if isinstance(D, Distributions) else np.asarray(real_array(D, "D"))
-    labels, names = label_array(y, roll), group_list(groups, roll)
+    labels, names = label_array(y, name_index), group_list(groups, name_index)
     if sizes.shape != labels.shape:
         raise ValueError(f"D has {sizes.size} sizes for {labels.size} labels: one is needed for each")
     units = number_groups(names, labels.size)

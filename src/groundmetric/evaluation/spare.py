@@ -29,8 +29,8 @@ from sklearn.utils import check_random_state
 
 from .._internal.types import ColumnsLike, DistributionsLike, Estimator, LabelsLike, RandomState, SplitsLike
 from .._internal.validation import (
-    Roll,
-    aligned_square,
+    NameIndex,
+    align_square_by_name,
     check_classes,
     check_number,
     label_array,
@@ -40,7 +40,7 @@ from .._internal.validation import (
 )
 from ..distributions import as_distributions
 from ..estimators._base import class_shares, mean_values
-from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, number_groups, rounds_of
+from ..learning.splits import Split, as_splits, check_splits, folds, group_list, number_groups, rounds_of
 from ._run import Cohort, fit
 from .scores import check_distances, k_nearest
 
@@ -213,18 +213,18 @@ def spare(
     >>> bool(found.information > 0.8)
     True
     """
-    roll = Roll.of(distances, *_values(relevant), *_values(technical), items="samples")
-    matrix = _matrix(distances, roll)
+    name_index = NameIndex.of(distances, *_values(relevant), *_values(technical), items="samples")
+    matrix = _matrix(distances, name_index)
     check_number("n_neighbors", n_neighbors, low=1, whole=True)
     check_number("n_permutations", n_permutations, low=1, whole=True)
-    votes = _Votes(matrix, number_groups(group_list(groups, roll), len(matrix)), n_neighbors, n_permutations)
+    votes = _Votes(matrix, number_groups(group_list(groups, name_index), len(matrix)), n_neighbors, n_permutations)
     random = check_random_state(random_state)
-    found = [votes.score(INFORMATION, covariate, random) for covariate in _covariates(relevant, roll, "relevant")]
-    found += [votes.score(BATCH, covariate, random) for covariate in _covariates(technical, roll, "technical")]
+    found = [votes.score(INFORMATION, covariate, random) for covariate in _covariates(relevant, name_index, "relevant")]
+    found += [votes.score(BATCH, covariate, random) for covariate in _covariates(technical, name_index, "technical")]
     if trajectory is not None:
-        found.append(_trajectory(matrix, _Covariate.read("trajectory", trajectory, roll), root, roll))
+        found.append(_trajectory(matrix, _Covariate.read("trajectory", trajectory, name_index), root, name_index))
     if replicates is not None:
-        found.append(_replicates(matrix, number_groups(group_list(replicates, roll, "replicates"), len(matrix))))
+        found.append(_replicates(matrix, number_groups(group_list(replicates, name_index, "replicates"), len(matrix))))
     if not found:
         raise ValueError("nothing to measure by: give relevant or technical covariates, a trajectory, or replicates")
     return SpareScores(found)
@@ -240,13 +240,15 @@ class _Covariate:
     is_ordered: bool
 
     @classmethod
-    def read(cls, name: str, given: Any, roll: Roll) -> _Covariate:
+    def read(cls, name: str, given: Any, name_index: NameIndex) -> _Covariate:
         kind: Any = getattr(given, "dtype", None)
         if getattr(kind, "ordered", False):
             ranks = {category: rank for rank, category in enumerate(kind.categories)}
-            labels = np.array([ranks.get(value, np.nan) for value in label_array(given, roll, name)], dtype=np.float64)
+            labels = np.array(
+                [ranks.get(value, np.nan) for value in label_array(given, name_index, name)], dtype=np.float64
+            )
         else:
-            labels = label_array(given, roll, name)
+            labels = label_array(given, name_index, name)
         places = np.flatnonzero(~missing_values(labels))
         labels = labels[places]
         if labels.dtype == object and all(isinstance(value, int | float | np.number) for value in labels):
@@ -312,7 +314,9 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
     return min(1.0, float(ranks[0] @ ranks[1]) / size) if size > 0 else 0.0
 
 
-def _trajectory(distances: np.ndarray, covariate: _Covariate, root: Hashable | None, roll: Roll) -> MeasuredScore:
+def _trajectory(
+    distances: np.ndarray, covariate: _Covariate, root: Hashable | None, name_index: NameIndex
+) -> MeasuredScore:
     if not covariate.is_ordered:
         raise ValueError("trajectory has no order: give numbers, or an ordered category of pandas")
     if covariate.places.size < 3:
@@ -323,15 +327,15 @@ def _trajectory(distances: np.ndarray, covariate: _Covariate, root: Hashable | N
         first = np.flatnonzero(covariate.values == covariate.values.min())
         start = int(first[part[np.ix_(first, first)].sum(axis=1).argmin()])
     else:
-        start = _place_of(root, roll, covariate.places)
+        start = _place_of(root, name_index, covariate.places)
     time = pseudotime(part, start, min(_WIDTH, len(part) - 1))
     score = _spearman(time, covariate.values)
     return MeasuredScore(TRAJECTORY, covariate.name, SPEARMAN, score, 0.0, covariate.places.size)
 
 
-def _place_of(root: Hashable, roll: Roll, places: np.ndarray) -> int:
+def _place_of(root: Hashable, name_index: NameIndex, places: np.ndarray) -> int:
     """Position of the root among the samples that have a value."""
-    names: list[Hashable] = list(range(roll.size)) if roll.names is None else list(roll.names)
+    names: list[Hashable] = list(range(name_index.size)) if name_index.names is None else list(name_index.names)
     if root not in names:
         raise ValueError(f"root is {root!r}, which is none of the {len(names)} samples, e.g. {names[0]!r}")
     at = np.flatnonzero(places == names.index(root))
@@ -421,10 +425,10 @@ def out_of_fold_distances(
     (30, 30)
     """
     D = as_distributions(D)
-    labels, groups = label_array(y, D.roll), group_list(groups, D.roll)
+    labels, groups = label_array(y, D.name_index), group_list(groups, D.name_index)
     if not hasattr(method, "fit") or not hasattr(method, "distances"):
         raise ValueError(f"method is {method!r}: expected an estimator with fit and distances")
-    splits = _splits_of_all(cv, labels, groups, D.roll)
+    splits = _splits_of_all(cv, labels, groups, D.name_index)
     cohort = Cohort(D, labels, np.empty(0), groups)
     found = np.empty((len(D), len(D)))
     for train, test in splits:
@@ -435,12 +439,12 @@ def out_of_fold_distances(
     return found
 
 
-def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, roll: Roll) -> list[Split]:
+def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, name_index: NameIndex) -> list[Split]:
     """Splits whose test parts are all distributions, each once."""
     if isinstance(cv, int | np.integer):
         check_classes(labels)
         cv = folds(labels, groups=groups, n_splits=int(cv), random_state=0)
-    splits = as_splits(cv, labels, groups, roll)
+    splits = as_splits(cv, labels, groups, name_index)
     check_splits(splits, labels, groups)
     rounds = rounds_of(splits, labels.size)
     if rounds is None or rounds.max() > 0:
@@ -453,10 +457,12 @@ def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, r
     return splits
 
 
-def _matrix(distances: Any, roll: Roll) -> np.ndarray:
+def _matrix(distances: Any, name_index: NameIndex) -> np.ndarray:
     """Distances as floats, rows and columns by name where they carry names."""
-    matrix = check_distances(real_array(aligned_square(distances, roll, "distances"), "distances"), roll.size)
-    if len(matrix) != roll.size:
+    matrix = check_distances(
+        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), name_index.size
+    )
+    if len(matrix) != name_index.size:
         raise ValueError(f"distances have shape {matrix.shape}: expected a square matrix")
     if len(matrix) < 3:
         raise ValueError(f"distances are between {len(matrix)} samples: at least 3 are needed")
@@ -472,7 +478,7 @@ def _is_table(covariates: Any) -> bool:
     return isinstance(covariates, Mapping) or hasattr(covariates, "columns")
 
 
-def _covariates(given: Any, roll: Roll, parameter: str) -> Iterator[_Covariate]:
+def _covariates(given: Any, name_index: NameIndex, parameter: str) -> Iterator[_Covariate]:
     if given is None:
         return
     if not _is_table(given):
@@ -480,4 +486,4 @@ def _covariates(given: Any, roll: Roll, parameter: str) -> Iterator[_Covariate]:
             f"{parameter} is {type(given).__name__}: expected a data frame, or a dict of covariates by name"
         )
     for name in given:
-        yield _Covariate.read(str(name), given[name], roll)
+        yield _Covariate.read(str(name), given[name], name_index)

@@ -41,7 +41,7 @@ def metric_of(source: Any, D: Distributions) -> GroundMetric:
 
 def classes_of(y: Any, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
     """The classes, sorted, and the index of each distribution's class among them."""
-    classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
+    classes, codes = np.unique(check_labels(y, D.name_index), return_inverse=True)
     if classes.size < 2:
         raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
     return classes, codes
@@ -126,7 +126,7 @@ def choose_pairs(D: Distributions, i: Any, j: Any, y: Any, most: int | None, ran
             visible(D.names[some[0]]) if some.size == 1 else f"{some.size} distributions" for some in (first, second)
         ]
     else:
-        labels = check_labels(y, D.roll)
+        labels = check_labels(y, D.name_index)
         first, second = (_members(labels, label) for label in (i, j))
         titles = [visible(i), visible(j)]
     pairs = np.stack([side.ravel() for side in np.meshgrid(first, second, indexing="ij")], axis=1)

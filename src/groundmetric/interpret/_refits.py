@@ -10,13 +10,13 @@ import joblib
 import numpy as np
 from sklearn.base import clone
 
-from .._internal.executor import progress_bar
 from .._internal.muted import muted
+from .._internal.parallel import progress_bar
 from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..evaluation.statistics import resample
+from ..learning.splits import number_groups
 from ..metrics.base import GroundMetric
-from ..supervision.splits import number_groups
 from ._inputs import metric_of
 from .axes import principal_rotation
 
@@ -88,16 +88,6 @@ class Refitter:
         with muted(UserWarning):
             metric = fresh.fit(few[indices], labels).metric_
         return Refit(metric.importance(), self.reference.angles(metric), time.perf_counter() - start)
-
-
-def underlying(learner: Any) -> Any:
-    """The learner itself, or the one with the settings that a search chose."""
-    chosen = getattr(learner, "best_params_", None)
-    if chosen is None or not hasattr(learner, "learner_"):
-        return learner
-    inner = clone(learner.learner_)
-    names = {"margin": "margin", "strength": "strength", "max_epochs": "epochs"}
-    return inner.set_params(**{name: chosen[one] for name, one in names.items() if chosen[one] is not None})
 
 
 def fitted_metric(method: Any, D: Distributions, labels: np.ndarray) -> GroundMetric:

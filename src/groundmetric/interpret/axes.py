@@ -16,7 +16,7 @@ from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from .._internal.validation import Roll, aligned, aligned_square, carries_names
+from .._internal.validation import NameIndex, align_by_name, align_square_by_name, carries_names
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, GroundMetric
 from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
@@ -277,10 +277,10 @@ class Layout:
     names: list[Hashable] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        roll = Roll.of(self.distances)
-        named = list(roll.names) if roll.names is not None and carries_names(self.distances) else None
-        square = aligned_square(self.distances, roll, "distances")
-        object.__setattr__(self, "y", aligned(self.y, roll, "y"))
+        name_index = NameIndex.of(self.distances)
+        named = list(name_index.names) if name_index.names is not None and carries_names(self.distances) else None
+        square = align_square_by_name(self.distances, name_index, "distances")
+        object.__setattr__(self, "y", align_by_name(self.y, name_index, "y"))
         object.__setattr__(self, "distances", np.asarray(square))
         object.__setattr__(self, "names", named)
 

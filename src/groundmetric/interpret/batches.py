@@ -18,9 +18,16 @@ from scipy.stats import contingency
 
 from .._internal.keyed import keyed_generator, resolve_seed
 from .._internal.types import ColumnsLike, LabelsLike, RandomState
-from .._internal.validation import Roll, aligned, aligned_square, check_labels, check_number, is_missing, real_array
-from ..supervision.permutations import canonical_order, restricted_permutations
-from ..supervision.splits import group_list, number_groups
+from .._internal.validation import (
+    NameIndex,
+    align_by_name,
+    align_square_by_name,
+    check_labels,
+    check_number,
+    is_missing,
+    real_array,
+)
+from ..learning.splits import canonical_order, group_list, number_groups, restricted_permutations
 from ._inputs import frame
 
 if TYPE_CHECKING:
@@ -171,7 +178,7 @@ def batch_effects(
     the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among units of
     the same label, so that an association of the covariate with the label does not count here; it is tested
     separately. With groups, permutations are restricted to those that keep groups together
-    (`supervision.permutations`): one sample with another value does not turn samples into independent units. If most
+    (`learning.splits`): one sample with another value does not turn samples into independent units. If most
     groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the
     donor) is tested among distributions.
 
@@ -208,20 +215,20 @@ def batch_effects(
     >>> found.covariates, found.suspected()
     (['site'], [])
     """
-    roll = Roll.of(y, *([] if distances is None else [distances]))
-    labels = check_labels(y, roll)
-    matrix = None if distances is None else _square(distances, roll, labels.size)
-    groups = group_list(groups, roll)
+    name_index = NameIndex.of(y, *([] if distances is None else [distances]))
+    labels = check_labels(y, name_index)
+    matrix = None if distances is None else _square(distances, name_index, labels.size)
+    groups = group_list(groups, name_index)
     check_number("n_permutations", n_permutations, low=1, whole=True)
     seed = resolve_seed(random_state)
     rows: dict[str, _Tested] = {}
-    for name, values in _columns(covariates, roll, labels.size).items():
+    for name, values in _columns(covariates, name_index, labels.size).items():
         present = np.flatnonzero([not is_missing(value) for value in values])
         codes = np.unique([str(values[row]) for row in present], return_inverse=True)[1]
         if not codes.size or not 2 <= codes.max() + 1 <= codes.size / 2:
             continue
         order = canonical_order(
-            None if roll.names is None else [roll.names[row] for row in present.tolist()], present.size
+            None if name_index.names is None else [name_index.names[row] for row in present.tolist()], present.size
         )
         chosen = present[order]
         case = _Case.of(
@@ -398,7 +405,7 @@ def association(
     return strength, float(np.mean(deviations >= deviations[0] * (1 - _TIE)))
 
 
-def _columns(covariates: Any, roll: Roll, n: int) -> dict[str, np.ndarray]:
+def _columns(covariates: Any, name_index: NameIndex, n: int) -> dict[str, np.ndarray]:
     """Values of each covariate in the order of the distributions."""
     if not isinstance(covariates, Mapping) and not hasattr(covariates, "columns"):
         raise TypeError(
@@ -406,7 +413,7 @@ def _columns(covariates: Any, roll: Roll, n: int) -> dict[str, np.ndarray]:
         )
     found = {}
     for name in covariates.columns if hasattr(covariates, "columns") else covariates:
-        values = np.array(aligned(covariates[name], roll, str(name)), dtype=object)
+        values = np.array(align_by_name(covariates[name], name_index, str(name)), dtype=object)
         if values.shape != (n,):
             raise ValueError(
                 f"covariate {name!r} has shape {values.shape} for {n} distributions: one is needed for each"
@@ -415,8 +422,10 @@ def _columns(covariates: Any, roll: Roll, n: int) -> dict[str, np.ndarray]:
     return found
 
 
-def _square(distances: Any, roll: Roll, n: int) -> np.ndarray:
-    matrix = np.asarray(real_array(aligned_square(distances, roll, "distances"), "distances"), dtype=np.float64)
+def _square(distances: Any, name_index: NameIndex, n: int) -> np.ndarray:
+    matrix = np.asarray(
+        real_array(align_square_by_name(distances, name_index, "distances"), "distances"), dtype=np.float64
+    )
     if matrix.shape != (n, n):
         raise ValueError(f"distances have shape {matrix.shape} for {n} labels: expected a row and a column for each")
     if not np.isfinite(matrix).all():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric

@@ -15,7 +15,7 @@ from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.statistics import containing, resample
-from ..supervision.splits import group_list, number_groups
+from ..learning.splits import group_list, number_groups
 from ._inputs import Annotation, annotation_of, classes_of, frame, metric_of
 from .flows import Bag, PairCosts, costs_within_kinds
 
@@ -189,7 +189,7 @@ def annotation_relevance(
     coded = coded.equalize()
     bags, out_of_bag = _bags(metric, coded, coded.annotations["kind"])
     return relevance_in_bags(
-        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.roll), n_draws=n_draws,
+        bags, codes, kinds.values, out_of_bag=out_of_bag, groups=group_list(groups, D.name_index), n_draws=n_draws,
         confidence=confidence, max_partners=max_partners, random=check_random_state(random_state), n_jobs=n_jobs,
     )  # fmt: skip
 

@@ -21,8 +21,14 @@ from .._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_labels, check_number, label_array, missing_values, real_array
 from ..distributions import Distributions, as_distributions
-from ..supervision.permutations import RestrictedPermutations, canonical_order, profiles, restricted_permutations
-from ..supervision.splits import group_list, number_groups
+from ..learning.splits import (
+    RestrictedPermutations,
+    canonical_order,
+    group_list,
+    number_groups,
+    profiles,
+    restricted_permutations,
+)
 from ._inputs import frame
 from .stability import Discoveries, discoveries
 
@@ -156,7 +162,7 @@ def feature_significance(
 
     The statistic is the larger of two moderated F statistics (Smyth 2004, as in limma), of the mean and of the shape of
     the quantile function, as z-scores. `p` ranks it among the values of the same feature for permuted labels
-    (`supervision.permutations`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
+    (`learning.splits`): all arrangements if the design has at most ``n_permutations + 1``, otherwise random
     ones. `q` adjusts (Benjamini & Hochberg) p-values from the permutations of all features together, after removal of
     the observed effects; these p-values extrapolate `p` by at most a factor of 10.
 
@@ -206,10 +212,10 @@ def feature_significance(
     """
     D = as_distributions(D).with_mass()
     labels = _check_target(y, target, D)
-    groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
+    groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     check_number("n_permutations", n_permutations, low=1, whole=True)
     seed = resolve_seed(random_state)
-    design = _Design.of(labels, groups, strata, D.roll.names)
+    design = _Design.of(labels, groups, strata, D.name_index.names)
     arrangements = design.exchange.sample(n_permutations, keyed_generator(seed, "permutations"))
     D = _equalized(D, seed)
     quantiles = _Quantiles.of(D, design.units, seed)
@@ -234,13 +240,13 @@ def feature_significance(
 def _check_target(y: Any, target: str, D: Distributions) -> np.ndarray:
     """Return class codes (integers), or standardised numbers (floats)."""
     if target == "classes":
-        classes, codes = np.unique(check_labels(y, D.roll), return_inverse=True)
+        classes, codes = np.unique(check_labels(y, D.name_index), return_inverse=True)
         if classes.size < 2:
             raise ValueError(f"all distributions have one class ({classes.tolist()[0]!r}): at least two are needed")
         return codes
     if target != "ordered":
         raise ValueError(f"target is {target!r}: expected 'classes' or 'ordered'")
-    labels = label_array(y, D.roll)
+    labels = label_array(y, D.name_index)
     values = real_array(labels, "y").astype(np.float64)
     if missing_values(labels).any() or not np.isfinite(values).all():
         raise ValueError("y contains a missing or infinite label: drop the distribution or label it")

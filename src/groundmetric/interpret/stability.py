@@ -19,8 +19,7 @@ from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomSt
 from .._internal.validation import check_number
 from ..distributions import as_distributions
 from ..evaluation.statistics import importance_interval
-from ..supervision.permutations import restricted_permutations
-from ..supervision.splits import group_list
+from ..learning.splits import group_list, restricted_permutations
 from ._inputs import classes_of, feature_names, frame
 from ._refits import (
     Reference,
@@ -30,7 +29,6 @@ from ._refits import (
     fit_all,
     fitted_metric,
     refit_parameters,
-    underlying,
 )
 
 if TYPE_CHECKING:
@@ -186,8 +184,7 @@ def stability(
     Parameters
     ----------
     learner : GroundMetricLearner or another method with `metric_`
-        Fitted on D and y or not yet; of a fitted GroundMetricLearnerCV, the learner with the margin and the strength
-        that it chose.
+        Fitted on D and y or not yet.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -235,10 +232,10 @@ def stability(
     start = time.perf_counter()
     D = as_distributions(D)
     classes, codes = classes_of(y, D)
-    groups, strata = group_list(groups, D.roll), group_list(strata, D.roll, "strata")
+    groups, strata = group_list(groups, D.name_index), group_list(strata, D.name_index, "strata")
     _check_numbers(n_refits, n_permutations, n_top, max_points, confidence)
     random = check_random_state(random_state)
-    method = underlying(learner)
+    method = learner
     metric = fitted_metric(method, D, classes[codes])
     refitter = Refitter(method, refit_parameters(method, epochs), D, max_points, Reference.of(metric, D, _SHARE))
 
@@ -247,7 +244,7 @@ def stability(
         refitter, [(indices, codes[indices], _seed(random)) for indices in samples], n_jobs, "refits", verbose
     )
 
-    exchange = restricted_permutations(codes, groups, strata, names=D.roll.names) if n_permutations else None
+    exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names) if n_permutations else None
     drawn = codes[None] if exchange is None else np.vstack([codes, exchange.draws(n_permutations, random)])
     distinct, inverse = np.unique([canonical(row) for row in drawn], axis=0, return_inverse=True)
     every, seed = np.arange(len(D)), _seed(random)

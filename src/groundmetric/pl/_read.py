@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._internal.validation import Roll, aligned
+from .._internal.validation import NameIndex, align_by_name
 from ..metrics.base import GroundMetric
 from .style import Classes, Numbers, Palette, name_classes
 
@@ -167,11 +167,11 @@ def _learned_genes(adata: Any, key: str) -> np.ndarray:
 
 def _ends(intervals: Any, names: list[str]) -> np.ndarray:
     """Return lower and upper ends, (2, n_features), matched to the features by name where they carry names."""
-    roll, size = Roll(names, None, items="features"), len(names)
+    name_index, size = NameIndex(names, None, items="features"), len(names)
     if hasattr(intervals, "columns"):  # a data frame with a column for each feature
-        intervals = aligned(intervals.T, roll, "intervals").T
+        intervals = align_by_name(intervals.T, name_index, "intervals").T
     elif not isinstance(intervals, np.ndarray):
-        intervals = [aligned(end, roll, "intervals") for end in intervals]
+        intervals = [align_by_name(end, name_index, "intervals") for end in intervals]
     ends = np.asarray(intervals, dtype=float)
     if ends.shape != (2, size):
         raise ValueError(f"intervals have shape {ends.shape}: expected lower and upper ends of {size}, (2, {size})")

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import confusion_matrix
 
 from .._internal.types import LabelsLike, Learned
-from .._internal.validation import Roll, aligned, carries_names
+from .._internal.validation import NameIndex, align_by_name, carries_names
 from ..interpret.course import ViewScores, nothing_left, view_scores
 from . import style as legends
 from ._read import as_samples, entry, is_anndata, learned_label
@@ -245,7 +245,7 @@ def _held_out(predicted: Any) -> Any:
 
 def _matched(true: Any, predicted: Any) -> tuple[Any, Any]:
     """Return true and predicted labels in the order of the true ones, by name where both carry names."""
-    predicted = aligned(predicted, Roll.of(true, items="true labels"), "predicted")
+    predicted = align_by_name(predicted, NameIndex.of(true, items="true labels"), "predicted")
     if isinstance(true, Mapping):
         if not isinstance(predicted, list) and not carries_names(predicted):
             raise ValueError("true labels are a mapping by name, but predicted labels have no names: give both by name")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from .._internal.types import LabelsLike, MetricLike
-from .._internal.validation import Roll, aligned
+from .._internal.validation import NameIndex, align_by_name
 from ..distributions import Distributions, as_distributions
 from ..interpret.axes import principal_axes, projected_axes
 from . import style as legends
@@ -74,7 +74,7 @@ def points(
     'signal'
     """
     D = as_distributions(D)
-    classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
+    classes = classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
     names = D.features or [f"feature {k}" for k in range(D.shape[1])]
     across, up = two_features(names, features)
     with axes(ax) as ax:
@@ -125,7 +125,7 @@ def projection(
     'learned axis 1 (100% of variance)'
     """
     D = as_distributions(D)
-    classes = classes_of(aligned(y, D.roll, "y"), len(D), palette)
+    classes = classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
     z, shares = projected_axes(metric_of(metric), D)
     with axes(ax) as ax:
         ax.set_xlabel(axis_name(ax, 1, shares[0]))
@@ -185,8 +185,10 @@ def cells(
         positions = np.asarray(adata, dtype=float)
         if positions.ndim != 2 or positions.shape[1] < 2:
             raise ValueError(f"adata has shape {positions.shape}: expected AnnData, or coordinates of two columns")
-        roll = Roll.of(adata, items="cells")
-        coloured: Classes | Numbers = classes_of(aligned(y, roll, "y"), len(positions), palette, items="cells")
+        name_index = NameIndex.of(adata, items="cells")
+        coloured: Classes | Numbers = classes_of(
+            align_by_name(y, name_index, "y"), len(positions), palette, items="cells"
+        )
         drawn: Any = _panel(ax, Map(positions[:, :2], ("axis 1", "axis 2")), coloured, "")
         return finish(drawn, "cells", save, show)
     by: Any = y if color is None else color  # names of columns of `obs`

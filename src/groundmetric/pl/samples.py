@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import dendrogram
 
 from .._internal.types import LabelsLike
-from .._internal.validation import Roll, aligned, carries_names
+from .._internal.validation import NameIndex, align_by_name, carries_names
 from ..interpret.axes import Layout
 from . import style as legends
 from ._read import (
@@ -103,18 +103,18 @@ def embedding(
     'MDS axis 1'
     """
     if not is_anndata(distances):
-        roll = _roll(distances)
+        name_index = _name_index(distances)
         place, names = _positions(distances)
         y = distances.y if y is None and isinstance(distances, Layout) else y
-        coloured = classes_of(aligned(y, roll, "y"), len(place), palette)
-        drawn: Any = _map(ax, place, names, coloured, _mask(train, roll), "")
+        coloured = classes_of(align_by_name(y, name_index, "y"), len(place), palette)
+        drawn: Any = _map(ax, place, names, coloured, _mask(train, name_index), "")
         return finish(drawn, "embedding", save, show)
     samples = as_samples(distances, key)
     by: Any = y if color is None else color  # names of columns of `obs`
     by = learned_label(samples, key) if by is None else by
     place, names = _positions_of(samples, basis, key, obsp)
     train = entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
-    train = _mask(train, Roll(list(samples.obs_names), items="samples"))
+    train = _mask(train, NameIndex(list(samples.obs_names), items="samples"))
     if isinstance(by, str) or not by:
         drawn = _map(ax, place, names, colouring(samples, by, palette), train, str(by))
     else:
@@ -275,13 +275,19 @@ def _matrix_of(source: Any, y: Any, color: Any, names: Any, obsp: str | None, pa
             groups = _groups_of(samples, label if color is None else color, palette)
         names = list(samples.obs_names) if names is True else names
     else:
-        roll = _roll(source)
+        name_index = _name_index(source)
         layout = source if isinstance(source, Layout) else Layout(source)
         if layout.distances.ndim != 2 or layout.distances.shape[0] != layout.distances.shape[1]:
             raise ValueError(f"distances have shape {layout.distances.shape}: expected a square matrix")
-        groups = _groups(layout.y if y is None else y, roll, palette)
+        groups = _groups(layout.y if y is None else y, name_index, palette)
         items, title = "distributions", "distance"
-        names = layout.names if names is True else aligned(names, roll, "names") if carries_names(names) else names
+        names = (
+            layout.names
+            if names is True
+            else align_by_name(names, name_index, "names")
+            if carries_names(names)
+            else names
+        )
     names = None if names is False else names
     if names is not None and len(names) != len(layout.distances):
         raise ValueError(f"names has {len(names)} entries for {len(layout.distances)} {items}: one is needed for each")
@@ -315,14 +321,14 @@ def _draw_matrix(ax: Axes | None, found: Matrix, order: str) -> Axes:
     return ax
 
 
-def _roll(given: Any) -> Roll:
+def _name_index(given: Any) -> NameIndex:
     """Return the names of the rows of a table, or the number of rows."""
-    return Roll(given.names, None, n=len(given.distances)) if isinstance(given, Layout) else Roll.of(given)
+    return NameIndex(given.names, None, n=len(given.distances)) if isinstance(given, Layout) else NameIndex.of(given)
 
 
-def _mask(train: Any, roll: Roll) -> Any:
+def _mask(train: Any, name_index: NameIndex) -> Any:
     """Return the mask (or row numbers) of training samples; a mask that carries names is matched by name."""
-    return np.asarray(aligned(train, roll, "train")) if carries_names(train) else train
+    return np.asarray(align_by_name(train, name_index, "train")) if carries_names(train) else train
 
 
 def _positions(given: Any) -> tuple[np.ndarray, tuple[str, str]]:
@@ -377,7 +383,7 @@ def _dress(ax: Axes, names: tuple[str, str]) -> None:
         ax.set(xticks=[], yticks=[])
 
 
-def _groups(y: Any, roll: Roll, palette: Palette) -> dict[str, Classes]:
+def _groups(y: Any, name_index: NameIndex, palette: Palette) -> dict[str, Classes]:
     """Return labellings by title, each matched to the rows by name where it carries names.
 
     A dict whose keys are the names of the rows is one labelling; any other dict maps titles to labellings. Later
@@ -387,8 +393,8 @@ def _groups(y: Any, roll: Roll, palette: Palette) -> dict[str, Classes]:
     groups: dict[str, Classes] = {}
     for title, given in (y if isinstance(y, Mapping) and not by_row else {"": y}).items():
         used = sum(map(len, groups.values()))
-        labels = aligned(given, roll, f"y[{title!r}]" if title else "y")
-        groups[str(title)] = classes_of(labels, roll.size, None if groups else palette, first=used)
+        labels = align_by_name(given, name_index, f"y[{title!r}]" if title else "y")
+        groups[str(title)] = classes_of(labels, name_index.size, None if groups else palette, first=used)
     return groups
 
 

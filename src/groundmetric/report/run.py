@@ -37,7 +37,7 @@ from ..ensemble import Predictor as ViewPredictor
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.predictor import load_predictor
 from ..estimators.preprocessing import with_features
-from ..learning.options import read_parameters
+from ..learning.training import read_parameters
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"
 CACHE = "report.cache"  # file in the folder of a run

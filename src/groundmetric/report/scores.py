@@ -26,7 +26,7 @@ from ..evaluation import Comparison, compare, folds
 from ..evaluation._run import Result, recorded_warnings
 from ..evaluation.permutation import PreparedTest, prepare_test
 from ..evaluation.scores import encode, score_codes
-from ..supervision.splits import Split
+from ..learning.splits import Split
 from .content import Evaluation
 from .run import Run, Steps, as_budget, cached, cohort_of, learner_of, of_the_metric
 from .samples import Predictions

@@ -7,21 +7,23 @@ of the last digits of masses that should match is not shipped at all.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from . import _core
 from .plan import Basis
 from .problem import ROUNDING, is_tall
-from .trees import hung_forest, planted_flows, tree_flows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
 _REMEDY = "use the `basis` of a plan as it is, or none"
 
 
 class Forest(NamedTuple):
-    """Where the simplex ended; see `trees` for its nodes."""
+    """Where the simplex ended; its nodes are those of `_core/tree.hpp`: sources, then sinks, then the root."""
 
     parent: np.ndarray
     flow: np.ndarray
@@ -216,3 +218,42 @@ def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
 
     links = sparse.coo_array((np.ones(tails.size), (tails, heads)), (size, size))
     return connected_components(links, directed=False)[1]
+
+
+# Spanning trees as arrays of parents.
+
+# Parent of the root.
+NO_PARENT = -1
+
+
+def tree_flows(parent: np.ndarray, mass: np.ndarray) -> np.ndarray | None:
+    """Return the flow of each node's arc to its parent at these masses, of any sign; None if `parent` is no tree."""
+    flow = mass.copy()
+    return flow if _core.fill_tree_flows(parent, flow) else None
+
+
+def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """Return the flows that integer masses imply; None if they are not feasible."""
+    flow = tree_flows(parent, np.concatenate([a, b, [0]]))
+    if flow is None or (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
+        return None
+    return flow
+
+
+def hung_forest(arcs: np.ndarray, n: int, m: int) -> np.ndarray:
+    """Return the parents of all nodes; each tree of a forest of arcs (source, sink) hangs from the root by a source."""
+    from scipy.sparse.csgraph import breadth_first_order, connected_components  # slow to import
+
+    root = n + m
+    _, tree = connected_components(_graph(arcs, root + 1), directed=False)
+    _, tops = np.unique(tree[:n], return_index=True)  # the first source of each tree
+    hung = np.concatenate([arcs, np.stack([np.full(tops.size, root), tops], axis=1)])
+    parent = breadth_first_order(_graph(hung, root + 1), root, directed=False)[1].astype(np.int32)
+    parent[root] = NO_PARENT
+    return parent
+
+
+def _graph(arcs: np.ndarray, n_nodes: int) -> csr_array:
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(len(arcs), np.int8), (arcs[:, 0], arcs[:, 1])), shape=(n_nodes, n_nodes))

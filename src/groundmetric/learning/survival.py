@@ -10,14 +10,12 @@ and only comparisons that hold anywhere in it are learned from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .._internal.types import LabelsLike
-from .._internal.validation import Roll, aligned, missing_values, real_array
-from .targets import GAP, Target, cut
+from .._internal.validation import NameIndex, align_by_name, missing_values, real_array
 
 _FORM = 'a structured array with the fields "event" and "time" (as of scikit-survival), or a table with such columns'
 
@@ -44,20 +42,22 @@ class SurvivalTimes:
         return SurvivalTimes(self.time[places], self.event[places])
 
 
-def read_survival(y: Any, roll: Roll, name: str = "y") -> SurvivalTimes:
-    """Times and events in the order of the roll; whatever is wrong with them is said."""
-    columns = _two_columns(aligned(y, roll, name), name)
+def read_survival(y: Any, name_index: NameIndex, name: str = "y") -> SurvivalTimes:
+    """Times and events in the order of the name index; whatever is wrong with them is said."""
+    columns = _two_columns(align_by_name(y, name_index, name), name)
     time, event = (np.asarray(columns[key]) for key in ("time", "event"))
     for key, values in columns.items():
-        if np.shape(values) != (roll.size,):
-            raise ValueError(f"{name} has {key} of shape {np.shape(values)}: one is needed for each of {roll.size}")
-    event = _events(event, roll, name)
+        if np.shape(values) != (name_index.size,):
+            raise ValueError(
+                f"{name} has {key} of shape {np.shape(values)}: one is needed for each of {name_index.size}"
+            )
+    event = _events(event, name_index, name)
     time = np.array(real_array(time, f"time of {name}"), dtype=np.float64)
     bad = ~np.isfinite(time) | (time < 0)
     if bad.any():
         raise ValueError(
-            f"{name} has the time {time[bad][0]:g}{_of(roll, bad)}: expected a number of at least 0; of a patient who "
-            "is alive, give when he was last seen, with event False, or drop the distribution"
+            f"{name} has the time {time[bad][0]:g}{_of(name_index, bad)}: expected a number of at least 0; of a "
+            "patient who is alive, give when he was last seen, with event False, or drop the distribution"
         )
     return SurvivalTimes(time, event)
 
@@ -79,25 +79,25 @@ def _two_columns(y: Any, name: str) -> dict[str, Any]:
     return {"time": y[next(key for key in names if key not in truth)], "event": y[truth[0]]}
 
 
-def _events(event: np.ndarray, roll: Roll, name: str) -> np.ndarray:
+def _events(event: np.ndarray, name_index: NameIndex, name: str) -> np.ndarray:
     missing = missing_values(event)
     if missing.any():
         raise ValueError(
-            f"{name} has no event{_of(roll, missing)}: give True where it was observed, False where it was not"
+            f"{name} has no event{_of(name_index, missing)}: give True where it was observed, False where it was not"
         )
     wrong = np.array([value not in (0, 1) for value in event.tolist()])
     if wrong.any():
         raise ValueError(
-            f"{name} has the event {event[wrong].tolist()[0]!r}{_of(roll, wrong)}: expected True where it was observed "
-            "(1), and False where the time is censored (0)"
+            f"{name} has the event {event[wrong].tolist()[0]!r}{_of(name_index, wrong)}: expected True where it was "
+            "observed (1), and False where the time is censored (0)"
         )
     return event.astype(bool)
 
 
-def _of(roll: Roll, which: np.ndarray) -> str:
+def _of(name_index: NameIndex, which: np.ndarray) -> str:
     """Whose value it is."""
     place = int(np.argmax(which))
-    return f" of {roll.names[place]!r}" if roll.names is not None else f" at place {place}"
+    return f" of {name_index.names[place]!r}" if name_index.names is not None else f" at place {place}"
 
 
 def check_comparable(times: SurvivalTimes, name: str = "y") -> None:
@@ -171,10 +171,10 @@ def survival_ranges(times: SurvivalTimes) -> tuple[np.ndarray, np.ndarray]:
 
 def expected_percentiles(times: SurvivalTimes) -> np.ndarray:
     """Percentile of survival of each patient, of censored ones the mean of what is left of the curve."""
-    return _expected(*survival_ranges(times))
+    return expected(*survival_ranges(times))
 
 
-def _expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(low == high, low, (low + 1.0) / 2.0)
 
 
@@ -202,56 +202,6 @@ def survival_percentiles(y: LabelsLike) -> np.ndarray:
     >>> gm.learning.survival_percentiles(y).tolist()
     [0.125, 0.625, 0.4375, 0.8125]
     """
-    times = read_survival(y, Roll(None, n=Roll.of(y).size))
+    times = read_survival(y, NameIndex(None, n=NameIndex.of(y).size))
     check_comparable(times)
     return expected_percentiles(times)
-
-
-@dataclass(frozen=True)
-class SurvivalTarget(Target):
-    """The farther apart two survival times certainly are, the farther apart should their distributions be."""
-
-    low: np.ndarray  # ranges of percentiles, of one who died without width
-    high: np.ndarray
-    gap: float
-
-    @classmethod
-    def of(cls, times: SurvivalTimes, gap: float | None = None) -> SurvivalTarget:
-        """Without a gap, a quarter of the standard deviation of the percentiles."""
-        own = GAP * float(np.std(expected_percentiles(times))) if gap is None else gap
-        return cls(*survival_ranges(times), own)
-
-    @property
-    def labelled(self) -> np.ndarray:
-        """All: who lacks a label has no place in a Kaplan–Meier estimate."""
-        return np.ones(self.low.size, dtype=bool)
-
-    @cached_property
-    def levels(self) -> np.ndarray:
-        """Levels of known percentiles, and one more of all that were censored early: few of these are like anybody."""
-        known = self.low == self.high
-        levels = cut(np.where(known, self.low, np.nan))
-        return np.where(known, levels, levels.max() + 1)
-
-    def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Label distances at either end of the anchor's range: at most of the near ones, at least of the far ones.
-
-        In between, the one minus the other is concave, so that it is least at an end; unless a far one may be where the
-        anchor is, and then nothing is certain.
-        """
-        ends = (self.low[anchor], self.high[anchor])
-        overlap = (self.low[far] <= ends[1]) & (self.high[far] >= ends[0])
-        found = []
-        for end in ends[: 1 if ends[0] == ends[1] else 2]:
-            nearer = np.maximum(self.high[near] - end, end - self.low[near])
-            farther = np.maximum(self.low[far] - end, end - self.high[far])
-            found.append((nearer, np.where(overlap, 0.0, farther)))
-        return found
-
-    def response(self) -> np.ndarray:
-        """Expected percentiles, in standard deviations."""
-        expected = _expected(self.low, self.high)
-        return (expected / np.std(expected))[:, None]
-
-    def at(self, places: np.ndarray) -> SurvivalTarget:
-        return SurvivalTarget(self.low[places], self.high[places], self.gap)

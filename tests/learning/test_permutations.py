@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from groundmetric.supervision.permutations import restricted_permutations
+from groundmetric.learning.splits import restricted_permutations
 
 
 @st.composite
