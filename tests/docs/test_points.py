@@ -37,6 +37,12 @@ def check_labels(names):
     assert np.mean(names["scores"]) >= 0.8
 
 
+def check_method(names):
+    assert names["values"]["same"] < names["values"]["other"]  # under the learned metric, drawn last
+    assert names["eligible"].sum() == 1
+    assert names["search"].best_score_ > 0.9
+
+
 def check_metrics(names):
     assert names["again"].n_features == 4
     if importlib.util.find_spec("torch"):
