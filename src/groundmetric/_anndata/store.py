@@ -21,7 +21,7 @@ from .. import __version__
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, TransportClassifier, TransportRegressor
 from ..estimators.predictor import load_predictor, unpack_predictor
-from ..evaluation.statistics import importance_interval
+from ..evaluation.intervals import importance_interval
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, listed
