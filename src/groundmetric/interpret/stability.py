@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import as_distributions
-from ..evaluation.statistics import importance_interval
+from ..ensemble.members import importance_interval
 from ..learning.splits import group_list, restricted_permutations
 from ._inputs import classes_of, feature_names, frame
 from ._refits import (
