@@ -28,9 +28,9 @@ extensions = [
     "executed_pages",
     "reference",
 ]
-exclude_patterns = ["_build", "generated/figures"]
+exclude_patterns = ["_build", "generated/figures", "generated/notebooks"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 # Prompts of console blocks are not copied.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import randomized_svd
 
-from groundmetric._internal.executor import progress_bar
+from groundmetric._internal.parallel import progress_bar
 from groundmetric._internal.validation import check_labels
 from groundmetric.distances import pairwise_distances
 from groundmetric.distributions import Distributions, as_distributions, resolve_n_points, with_equal_points

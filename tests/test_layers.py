@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
-    "_internal", "distributions", "metrics", "modalities", "transport", "distributed", "distances",
+    "_internal", "distributions", "metrics", "modalities", "transport", "distances",
     "learning", "ensemble", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata",
     "get", "pp", "tl", "integrations", "pl", "datasets", "report", "cli",
 ]  # fmt: skip
@@ -24,7 +24,7 @@ EAGER = {
 }  # fmt: skip
 # Layers that import them inside the functions that need them. No other layer imports them at all.
 LAZY = {
-    "dask": {"distributed"}, "distributed": {"distributed"},
+    "dask": {"_internal"}, "distributed": {"_internal"},
     "anndata": {"pl", "datasets", "cli"}, "scanpy": {"pl", "datasets", "cli"}, "h5py": {"datasets", "cli"},
     "pandas": {"evaluation", "interpret", "pl", "datasets", "cli"}, "pooch": {"datasets"},
     "mudata": {"_anndata"}, "gprofiler": {"interpret"}, "requests": {"interpret", "datasets"},

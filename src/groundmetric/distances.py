@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._internal.executor import Threads
+from ._internal.parallel import Threads
 from ._internal.types import DistributionsLike
 from .metrics.base import GroundMetric
 from .transport.cohort import check_cohorts, has_few_components, pairwise, resolve_metric, scaled_points

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from groundmetric import Distributions, pairwise_distances
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.learning.model import DiagonalModel, LinearModel
 from groundmetric.learning.objective import Adam, Objective
 from groundmetric.learning.triplets import random_triplets

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from groundmetric import Distributions, GroundMetric, pairwise_distances
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.learning import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
 from groundmetric.learning.labels import OrderedTarget
 from groundmetric.learning.model import LinearModel

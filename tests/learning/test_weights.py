@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.learning.model import LinearModel
 from groundmetric.learning.objective import Objective
 from groundmetric.learning.triplets import random_triplets

@@ -16,7 +16,7 @@ from groundmetric import (  # noqa: E402
     neural,
     pairwise_distances,
 )
-from groundmetric._internal.executor import Threads  # noqa: E402
+from groundmetric._internal.parallel import Threads  # noqa: E402
 from groundmetric.datasets import make_rings  # noqa: E402
 from groundmetric.learning import EarlyStopping, Mapped, Nearest  # noqa: E402
 from groundmetric.learning.objective import Objective  # noqa: E402

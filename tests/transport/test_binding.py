@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.transport import _core
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses, no_answers

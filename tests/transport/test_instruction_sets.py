@@ -11,7 +11,7 @@ PROGRAM = """
 import hashlib
 import numpy as np
 import groundmetric as gm
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.metrics.base import Cost
 from groundmetric.transport import _core
 from groundmetric.transport.neighbors import LowerBounds

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.executor import progress_bar
+from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import ParameterError, check_labels, check_number
 from ..distributions import as_distributions
@@ -301,7 +301,8 @@ class EnsembleProcedure:
     """
 
     def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
-        self.cohort, self.geometry, self.settings = ensemble.prepare(D, y, groups, strata)
+        self.cohort, geometries, self.settings = ensemble.prepare(D, y, groups=groups, strata=strata)
+        self.geometry = geometries[""]
         target: Any = self.cohort.target
         back = self.cohort.inverse
         self.first: np.ndarray | None = None

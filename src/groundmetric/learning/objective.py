@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from ..metrics.base import Cost
 from ..transport.neighbors import Finder, nearest
 from ..transport.problem import Answers, Masses

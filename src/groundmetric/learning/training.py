@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from .._internal.validation import ParameterError, check_number, real_array
 from ..distributions import Distributions
 from ..transport.cache import cohort_digest

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from ..distributions import Distributions
 from ..estimators.learner import GroundMetricLearner
 from ..learning.model import EmbeddedPairs, Model

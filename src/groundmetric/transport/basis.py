@@ -54,7 +54,10 @@ def run_simplex(
     """Return the optimal forest between integer masses, all of them above 0, at costs within `cost_range`."""
     n, m = cost.shape
     if is_tall(n, m):
-        start = None if start is None else turned_basis(checked_basis(start, n, m), a, b)
+        if start is not None:
+            start = checked_basis(start, n, m)
+            _check_tree(start.parent, n)
+            start = turned_basis(start, a, b)
         return turned_forest(run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots, cost_range), a, b)
     parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
     if start is not None:
@@ -66,12 +69,14 @@ def run_simplex(
     warm = start is not None
     pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, warm, max_pivots)
     if pivots < 0:
+        if start is not None:
+            _check_tree(start.parent, n)  # names the node that is wrong
         raise ValueError(UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)
 
 
 def checked_basis(start: Basis, n: int, m: int) -> Basis:
-    """A basis for n × m points with mass, as the kernels take it; they trust every number in it."""
+    """Return a basis of n × m points with mass in the types of the kernels, which check that it is a tree."""
     parent, potential = np.asarray(start.parent), np.asarray(start.potential)
     if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(
@@ -80,10 +85,9 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
         )
     if not np.issubdtype(parent.dtype, np.integer):
         raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
-    _check_parents(parent, n)
+    if parent.dtype != np.int32:
+        _check_tree(parent, n)  # before large numbers are cut off
     parent = parent.astype(np.int32)
-    if tree_flows(parent, np.zeros(parent.size, np.int64)) is None:
-        raise ValueError(f"start.parent is no tree: some nodes are their own ancestors; {_REMEDY}")
     if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
         raise ValueError(
             f"start.potential has shape {potential.shape} and dtype {potential.dtype}: expected {parent.size} floats; "
@@ -95,8 +99,8 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
     return Basis(parent, potential.astype(np.float64), n)
 
 
-def _check_parents(parent: np.ndarray, n: int) -> None:
-    """Sources hang from sinks or from the root, sinks from sources, and the root, the last node, from nothing."""
+def _check_tree(parent: np.ndarray, n: int) -> None:
+    """Raise unless sources have sinks or the root as parents, sinks have sources, and no node is its own ancestor."""
     root = parent.size - 1
     node = np.arange(root)
     above = parent[:-1]
@@ -109,6 +113,8 @@ def _check_parents(parent: np.ndarray, n: int) -> None:
         )
     if parent[root] != -1:
         raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
+    if tree_flows(parent.astype(np.int32), np.zeros(parent.size, np.int64)) is None:
+        raise ValueError(f"start.parent is no tree: some nodes are their own ancestors; {_REMEDY}")
 
 
 def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:

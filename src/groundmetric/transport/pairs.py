@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.executor import Threads, in_batches
+from .._internal.parallel import Threads, in_batches
 from ..metrics.base import Cost
 from . import _core
 from .large import solve_large_pairs

@@ -68,6 +68,8 @@ def check_cost(cost: Any) -> tuple[np.ndarray, tuple[float, float]]:
 
 def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Masses of both sides; equal ones by default. `balanced`: they have to have the same sum."""
+    if a is None and b is None:
+        return _check_side(None, "a", shape[0]), _check_side(None, "b", shape[1])
     float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
     a, b = _check_side(a, "a", shape[0]), _check_side(b, "b", shape[1])
     with np.errstate(over="ignore"):
