@@ -370,7 +370,6 @@ def interpretation(folder: Path) -> Found:
     return {
         "axes": of.canonical_axes(metric(), D, y, annotation="mode", max_partners=3),
         "flow": of.flow(D, 0, 1, metric(), "mode", y=y, max_pairs=5),
-        "pairs": of.feature_pairs(metric(), 4),
         "features": of.read_features(metric(), D, y, annotation="mode"),
         "relevance": of.annotation_relevance(metric(), D, y, max_partners=3, **bootstrap).table(),
     }  # fmt: skip
@@ -378,9 +377,8 @@ def interpretation(folder: Path) -> Found:
 
 @case
 def stability(folder: Path) -> Found:
-    options: dict[str, Any] = {"n_refits": 4, "n_permutations": 5, "epochs": 2, "max_points": 15, "n_top": 2}
-    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), **options)
-    return {"all": found, "table": found.table(), "discoveries": found.discoveries}
+    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), n_refits=4, n_top=2)
+    return {"all": found, "table": found.table()}
 
 
 @case

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._internal.imports import find
+from .._internal import find
 
 # Where each name lives. It is imported when it is first used: a prediction by neighbours needs no learner.
 _HOME = {
     "GroundMetricEnsemble": "ensemble",
     "GroundMetricLearner": "learner",
     "GroundMetricMethod": "_base",
-    "MultimodalClassifier": "multimodal",
-    "MultimodalRegressor": "multimodal",
+    "MultimodalClassifier": "predictor",
+    "MultimodalRegressor": "predictor",
     "PointwiseTransformer": "preprocessing",
     "TransportClassifier": "predictor",
-    "TransportKNeighborsClassifier": "classifier",
-    "TransportKNeighborsRegressor": "regressor",
+    "TransportKNeighborsClassifier": "neighbors",
+    "TransportKNeighborsRegressor": "neighbors",
     "TransportRegressor": "predictor",
-    "TransportSurvival": "survival",
+    "TransportSurvival": "predictor",
     "UnfamiliarWarning": "predictor",
 }
 
@@ -39,14 +39,18 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ._base import GroundMetricMethod
-    from .classifier import TransportKNeighborsClassifier
     from .ensemble import GroundMetricEnsemble
     from .learner import GroundMetricLearner
-    from .multimodal import MultimodalClassifier, MultimodalRegressor
-    from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
+    from .neighbors import TransportKNeighborsClassifier, TransportKNeighborsRegressor
+    from .predictor import (
+        MultimodalClassifier,
+        MultimodalRegressor,
+        TransportClassifier,
+        TransportRegressor,
+        TransportSurvival,
+        UnfamiliarWarning,
+    )
     from .preprocessing import PointwiseTransformer
-    from .regressor import TransportKNeighborsRegressor
-    from .survival import TransportSurvival
 
 
 def __getattr__(name: str) -> Any:

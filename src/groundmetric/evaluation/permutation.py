@@ -301,7 +301,8 @@ class EnsembleProcedure:
     """
 
     def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
-        self.cohort, self.geometry, self.settings = ensemble.prepare(D, y, groups, strata)
+        self.cohort, geometries, self.settings = ensemble.prepare(D, y, groups=groups, strata=strata)
+        self.geometry = geometries[""]
         target: Any = self.cohort.target
         back = self.cohort.inverse
         self.first: np.ndarray | None = None

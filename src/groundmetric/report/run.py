@@ -33,7 +33,7 @@ from .._internal.cache import Cache
 from .._internal.tables import without_nan
 from .._internal.types import CellsLike
 from ..distributions import Distributions
-from ..ensemble.fit import Predictor as ViewPredictor
+from ..ensemble import Predictor as ViewPredictor
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.predictor import load_predictor
 from ..estimators.preprocessing import with_features
