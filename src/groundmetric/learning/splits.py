@@ -252,7 +252,7 @@ def folds(
         if members is None:
             splits += StratifiedKFold(n_splits, shuffle=True, random_state=seed).split(labels, labels)
         else:
-            # Groups are shuffled here: before scikit-learn 1.8, StratifiedGroupKFold shuffles the class counts of groups
+            # Shuffle groups here: before scikit-learn 1.8, StratifiedGroupKFold shuffles the class counts of groups
             # without the groups, and a class may be missing from a training set.
             numbers = np.arange(members.max() + 1)
             np.random.RandomState(seed).shuffle(numbers)
