@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._internal.imports import find, uncollected
+from ._internal import find, uncollected
 
 __version__ = "0.2.0"
 

@@ -149,7 +149,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
         import numpy as np
         import groundmetric as gm
         from groundmetric.transport import cohort
-        cohort.MOST_PAIRS = 5
+        cohort._MOST_PAIRS = 5
         rng = np.random.default_rng(0)
         D = gm.Distributions(rng.normal(size=(4000, 2)), np.repeat(np.arange(40), 100))
         gm.pairwise_distances(D, keep=sys.argv[1])

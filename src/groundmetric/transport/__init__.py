@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .._internal.imports import find
+from .._internal import find
 from .plan import Basis, BoundedDistances, Plan, Status
 from .solve import Auto, solve, solve_points
 from .solvers.exact import Exact
