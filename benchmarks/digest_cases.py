@@ -1,7 +1,7 @@
 """Cases of digests.py: small runs of everything that gives numbers, each in an empty folder.
 
 Only public names are called, from the top of the package, so that files may move. Left out, because other libraries
-compute them: entropic, sliced, Gaussian, mixture and unbalanced transport; and LMNN, LFDA and ITML.
+compute them: functions of POT; and LMNN, LFDA and ITML.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sklearn.preprocessing import SplineTransformer
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric.distances import search_neighbors
 from groundmetric.learning.training import read_parameters
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
@@ -158,8 +159,8 @@ def distances_by_variants(folder: Path) -> Found:
     variants += [{"solver": "auto"}, {"solver": "auto", "seconds": 1e-3}, {"max_pivots": 5}]
     found: dict[str, Any] = {"coarsened": spelled(small.distributions), "radii": small.radii(metric())}
     for options in variants:
-        each = gm.bounded_distances(D, metric=metric(), **options)
-        found[str(options)] = {"values": each.values, "lower": each.lower, "upper": each.upper, "gap": each.gap}
+        each = gm.transport.pairwise(D, metric=metric(), **options)
+        found[str(options)] = {"values": each.distances, "lower": each.lower, "upper": each.upper, "gap": each.gap}
     return found
 
 
@@ -175,9 +176,9 @@ def neighbors(folder: Path) -> Found:
     D, y = gm.datasets.synth_2d(0)
     D, names = D.subsample(40, random_state=0), ("distances", "indices", "solves")
     options = {"metric": gm.GroundMetricLearner(**QUICK).fit(D, y).metric_}
-    found = {"among": gm.search_neighbors(D, n_neighbors=3, **options)}
-    found |= {"across": gm.search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
-    found |= {"cosine": gm.search_neighbors(D[:6], D[6:], 2, "cosine")}
+    found = {"among": search_neighbors(D, n_neighbors=3, **options)}
+    found |= {"across": search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
+    found |= {"cosine": search_neighbors(D[:6], D[6:], 2, "cosine")}
     return {name: dict(zip(names, each, strict=True)) for name, each in found.items()}
 
 
@@ -370,7 +371,6 @@ def interpretation(folder: Path) -> Found:
     return {
         "axes": of.canonical_axes(metric(), D, y, annotation="mode", max_partners=3),
         "flow": of.flow(D, 0, 1, metric(), "mode", y=y, max_pairs=5),
-        "pairs": of.feature_pairs(metric(), 4),
         "features": of.read_features(metric(), D, y, annotation="mode"),
         "relevance": of.annotation_relevance(metric(), D, y, max_partners=3, **bootstrap).table(),
     }  # fmt: skip
@@ -378,9 +378,8 @@ def interpretation(folder: Path) -> Found:
 
 @case
 def stability(folder: Path) -> Found:
-    options: dict[str, Any] = {"n_refits": 4, "n_permutations": 5, "epochs": 2, "max_points": 15, "n_top": 2}
-    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), **options)
-    return {"all": found, "table": found.table(), "discoveries": found.discoveries}
+    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), n_refits=4, n_top=2)
+    return {"all": found, "table": found.table()}
 
 
 @case

@@ -13,6 +13,8 @@ from anndata import AnnData
 from groundmetric.datasets import PAPER_DATASETS, cellxgene, portal
 
 ID = PAPER_DATASETS["breast"].dataset_id
+# pooch does not close the connection of an answer that is an error.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 DATASET, VERSION = "00000000-0000-4000-8000-000000000000", "11111111-0000-4000-8000-000000000000"
 
 

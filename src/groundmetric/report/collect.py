@@ -15,7 +15,6 @@ import pandas as pd
 from .._anndata.annotations import find_column
 from .._anndata.store import EnsembleResults
 from .._internal.tables import counted
-from ..interpret.course import nothing_left
 from . import summary
 from .content import Axis, Caution, CellMap, Content, Evaluation, Field, Part, SampleMap, Table
 from .genes import by_members, gene_table, most_important, processes_of_axes, refit, types_of, with_q_values
@@ -139,7 +138,7 @@ def _scored(page: _Page, permutations: int, refits: int, evaluation: bool, steps
             page.stable = page.stable if found is None else found
     else:
         page.stable = page.optional("Stability of the genes", refits > 0, "give --refits 20",
-                                    lambda: refit(cohort, refits, permutations, steps))  # fmt: skip
+                                    lambda: refit(cohort, refits, permutations > 0, steps))  # fmt: skip
     found = page.optional("Scores on held-out samples", evaluation, "leave out --no-evaluate",
                           lambda: evaluate(cohort, permutations, steps))  # fmt: skip
     if found is not None:
@@ -280,7 +279,7 @@ def _cautions_of_training(run: Run) -> list[Caution]:
     if run.results is not None:
         return [*summary.cautions_of_training(run.stored.params, True, 0), *summary.cautions_of_ensemble(run.results)]
     history = run.entry["history"]
-    done = bool(run.entry["converged"]) or nothing_left(history)  # more epochs would learn nothing
+    done = bool(run.entry["converged"]) or not any(history["active"][-1:])  # no active triplet is left
     return summary.cautions_of_training(
         run.stored.params, done, len(history["loss"]), bool(run.findings.get("interrupted"))
     )

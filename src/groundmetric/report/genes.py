@@ -17,7 +17,7 @@ from ..interpret import feature_significance, over_representation, read_gmt, sta
 from .content import Field, Table
 from .plans import Directions, drawn_kinds
 from .run import Run, Steps, cached, duration, learner_of
-from .scores import FEWEST, Cohort
+from .scores import Cohort
 
 MOST_GENES = 300
 TOP, MOST_SETS, SURE = 50, 8, 0.05  # genes of an axis that are tested, sets that are shown, q below which they are
@@ -219,39 +219,27 @@ def with_q_values(found: dict[str, Any], cohort: Cohort, steps: Steps) -> dict[s
     return {**found, "fields": [*found["fields"], field], "rows": rows, "q": len(found["fields"])}
 
 
-def refit(cohort: Cohort, refits: int, permutations: int, steps: Steps) -> dict[str, Any]:
-    """How much of each feature's importance a single learner finds again: columns for the table of features."""
+def refit(cohort: Cohort, refits: int, tested: bool, steps: Steps) -> dict[str, Any]:
+    """Refit a single learner on bootstrap samples: columns for the table of features; q-values if `tested`."""
     run = cohort.run
 
     def compute() -> dict[str, Any]:
         each = max(float(run.findings.get("seconds") or 0.0), 0.1)  # as long as learning took
         number = steps.affordable(refits, each)
-        nulls = steps.affordable(permutations, each, number * each)
-        nulls = nulls if nulls >= min(FEWEST, permutations) else 0
         if number < 2:
             raise ValueError(f"a refit takes about {duration(each)}, and none fits into the budget: give a longer one")
-        steps.begin(
-            f"learning again {number} times from samples drawn anew"
-            + (f", {nulls} times with labels exchanged" if nulls else ""), (number + nulls) * each
+        steps.begin(f"learning again {number} times from samples drawn anew", number * each)
+        learner = learner_of(run)
+        learner.metric_ = run.stored.metric
+        result = stability(
+            learner, cohort.of_the_metric, cohort.read.y, groups=cohort.read.groups, n_refits=number,
+            n_jobs=steps.n_jobs, verbose=steps.verbose,
         )  # fmt: skip
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = _stability(cohort, number, nulls, steps)
-        notes = [str(warning.message) for warning in caught]
-        if (number, nulls) != (refits, permutations):
-            notes.append(f"Stability of the genes: {number} refits and {nulls} with labels exchanged fit the budget.")
-        return _stability_columns(found) | {"notes": notes}
+        notes = [] if number == refits else [f"Stability of the genes: {number} refits fit the budget."]
+        return _stability_columns(result) | {"notes": notes}
 
-    return cached(run, "stability", [cohort.group_key, refits, permutations, steps.budget], compute)
-
-
-def _stability(cohort: Cohort, refits: int, permutations: int, steps: Steps) -> Any:
-    learner = learner_of(cohort.run)
-    learner.metric_ = cohort.run.stored.metric
-    return stability(
-        learner, cohort.of_the_metric, cohort.read.y, groups=cohort.read.groups, n_refits=refits,
-        n_permutations=permutations, n_jobs=steps.n_jobs, verbose=steps.verbose,
-    )  # fmt: skip
+    columns = cached(run, "stability", [cohort.group_key, refits, steps.budget], compute)
+    return with_q_values(columns, cohort, steps) if tested else columns
 
 
 def _stability_columns(found: Any) -> dict[str, Any]:
@@ -260,16 +248,13 @@ def _stability_columns(found: Any) -> dict[str, Any]:
     between = "95% of the refits lie between low and high"
     fields = [["Refits, low", ".2%", False, between], ["Refits, high", ".2%", False, between]]
     fields.append([f"In top {found.n_top}", ".0%", False, f"share of {len(found.refits)} refits"])
-    if found.discoveries is not None:
-        columns["q"] = found.discoveries.q
-        fields.append(["q", ".2g", False, "estimated share of false ones among genes as good, by permuted labels"])
     table = np.column_stack(list(columns.values()))
     return {
         "fields": fields,
         "rows": {name: [float(value) for value in row] for name, row in zip(found.features, table, strict=True)},
         "n_top": found.n_top,
         "selected": 2,  # its column
-        "q": 3 if "q" in columns else None,
+        "q": None,
         "how": f"Learned again {len(found.refits)} times from samples drawn anew",
         "of": "refits",
     }

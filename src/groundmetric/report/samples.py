@@ -10,7 +10,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list
 
 from .._anndata.store import EnsembleResults
-from ..interpret.axes import Layout
+from ..interpret.axes import average_linkage, classical_scaling
 from .content import Column, Field, SampleMap, Table, columns_of
 from .run import Run, with_order
 
@@ -95,11 +95,11 @@ def sample_map(run: Run, found: Predictions | None) -> tuple[SampleMap, list[str
     own = [name for name in run.samples.obs.columns if str(name).startswith(f"{run.key}_")]
     shown = with_order(run, run.samples.obs).drop(columns=[*own, run.sample_key], errors="ignore")
     columns, unused = columns_of(shown, [run.label_key])
-    layout = Layout(distances, columns[0].groups)
-    order = leaves_list(layout.tree) if len(names) > 1 else np.arange(len(names))
-    quality = _squared_correlation(distances, layout.positions)
+    positions = classical_scaling(distances)
+    order = leaves_list(average_linkage(distances)) if len(names) > 1 else np.arange(len(names))
+    quality = _squared_correlation(distances, positions)
     return SampleMap(
-        names, layout.positions, [*columns, *_predicted_columns(found, names)], distances, order, quality, out_of_bag
+        names, positions, [*columns, *_predicted_columns(found, names)], distances, order, quality, out_of_bag
     ), unused
 
 

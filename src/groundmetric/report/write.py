@@ -30,7 +30,7 @@ from .. import pl
 from .._internal.docstrings import documented, parameter_texts
 from .._internal.files import write_whole
 from .._internal.tables import visible
-from ..interpret.course import epochs_in_words
+from ..interpret.importance import training_summary
 from ..pl.style import COLOURS, INK, MARKERS, STYLE, write_names
 from .collect import collect
 from .content import CellMap, Column, Content, Evaluation, Part, SampleMap, as_data
@@ -208,7 +208,7 @@ def page(content: Content) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     environment.filters["prose"] = prose
     text = environment.get_template("page.html.j2").render(
-        content=content, figures=figures, inline=inline, epochs_in_words=epochs_in_words, asset=_asset,
+        content=content, figures=figures, inline=inline, training_summary=training_summary, asset=_asset,
         sample_table=sample_table(content.samples),
         score_texts=_score_texts(content.evaluation), data=_shown(_data(content)),
         shapes=[_outline(m) for m in MARKERS], short_table=SHORT,
