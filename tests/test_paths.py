@@ -19,7 +19,7 @@ import groundmetric as gm
 
 SOURCE = Path(gm.__file__).parent
 # A newcomer who follows a verb should not need more.
-LIMITS = {"fit": 14, "distances": 8, "learn one metric from a file": 23, "learn an ensemble from a file": 37}
+LIMITS = {"fit": 14, "distances": 8, "learn one metric from a file": 23, "learn an ensemble from a file": 34}
 
 
 def files_of(call: Callable[[], Any]) -> list[str]:
@@ -58,7 +58,7 @@ def verbs(folder: Path) -> dict[str, Callable[[], Any]]:
         "fit": lambda: learner(max_epochs=2, random_state=0).fit(D, y),
         "distances": lambda: distances(D, metric=metric),
         "learn one metric from a file": lambda: learn(
-            path, "sample", "condition", learner="single", max_epochs=2, random_state=0
+            path, "sample", "condition", method="ggml", max_epochs=2, random_state=0
         ),
         "learn an ensemble from a file": lambda: learn(path, "sample", "condition", max_epochs=2, random_state=0),
     }

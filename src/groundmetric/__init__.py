@@ -26,8 +26,6 @@ _HOME = {
     "TransportSurvival": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
-    "bounded_distances": "distances",
-    "search_neighbors": "distances",
 }
 _MODULES = (
     "baselines",
@@ -37,6 +35,7 @@ _MODULES = (
     "integrations",
     "interpret",
     "learning",
+    "metrics",
     "neural",
     "pl",
     "pp",
@@ -61,25 +60,24 @@ __all__ = [
     "TransportSurvival",
     "__version__",
     "baselines",
-    "bounded_distances",
     "datasets",
     "evaluation",
     "get",
     "interpret",
     "kneighbors",
     "learning",
+    "metrics",
     "pairwise_distances",
     "pl",
     "pp",
     "report",
-    "search_neighbors",
     "tl",
     "transport",
 ]
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, evaluation, get, interpret, learning, pl, pp, report, tl, transport
-    from .distances import bounded_distances, kneighbors, pairwise_distances, search_neighbors
+    from . import baselines, datasets, evaluation, get, interpret, learning, metrics, pl, pp, report, tl, transport
+    from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
     from .estimators import (
         GroundMetricEnsemble,

@@ -8,11 +8,11 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from groundmetric.ensemble.members import importance_interval
 from groundmetric.evaluation.intervals import (
     containing,
     corrected_t,
     holm,
-    importance_interval,
     paired_t,
     resample,
     wilson_ends,

@@ -521,20 +521,3 @@ def containing(values: np.ndarray, draws: np.ndarray, confidence: float = 0.95) 
         return np.full((2, values.size), np.nan)
     low, high = np.nanquantile(draws, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0], axis=0)
     return np.array([np.fmin(low, values), np.fmax(high, values)])
-
-
-def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: float = 0.95) -> np.ndarray:
-    """Return lower and upper ends of importances, (2, n_features), from importances of refits, (n_refits, n_features).
-
-    A refit has fewer different distributions than the cohort, so that weight scatters over more features, and
-    percentiles of refits may lie below the importance of a strong feature. The interval is therefore the union of the
-    percentiles and of the percentiles shifted to have the importance as median (on the scale of weights, whose squares
-    are importances). In simulated cohorts of 12 distributions it covered the mean importance of strong features in 72
-    to 89 % rather than in 62 to 80 %: with few distributions it is still too narrow.
-    """
-    ends = [0.5 - confidence / 2, 0.5, 0.5 + confidence / 2]
-    low, middle, high = np.quantile(np.sqrt(refits), ends, axis=0)
-    weight = np.sqrt(importance)
-    lowest = np.minimum(low, np.maximum(weight - (middle - low), 0.0)) ** 2
-    highest = np.maximum(high, np.minimum(weight + (high - middle), 1.0)) ** 2
-    return np.stack([np.minimum(lowest, importance), np.maximum(highest, importance)])  # despite rounding errors

@@ -231,7 +231,7 @@ def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any]:
     if column not in samples.obs:
         raise ValueError(
             f"adata.obs has no {column!r}: only an ensemble predicts samples while they are left out; learn with one "
-            "(tl.learn, learner='ensemble'), or give true and predicted labels"
+            "(tl.learn, method='ensemble'), or give true and predicted labels"
         )
     label = learned_label(samples, key)
     if label is None:

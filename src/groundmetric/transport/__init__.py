@@ -8,26 +8,25 @@ from .solve import Auto, solve, solve_points
 from .solvers.exact import Exact
 
 if TYPE_CHECKING:
+    from .cohort import pairwise
     from .solvers.coarse import Coarse, Coarsened, coarsen
     from .solvers.partial import Partial, Unbalanced
-    from .solvers.pot import Entropic, Gaussian, Mixture, Sliced
+    from .solvers.pot import POT
 
 __all__ = [
+    "POT",
     "Auto",
     "Basis",
     "BoundedDistances",
     "Coarse",
     "Coarsened",
-    "Entropic",
     "Exact",
-    "Gaussian",
-    "Mixture",
     "Partial",
     "Plan",
-    "Sliced",
     "Status",
     "Unbalanced",
     "coarsen",
+    "pairwise",
     "solve",
     "solve_points",
 ]
@@ -37,12 +36,10 @@ _HOME = {
     "Coarse": "solvers.coarse",
     "Coarsened": "solvers.coarse",
     "coarsen": "solvers.coarse",
+    "pairwise": "cohort",
+    "POT": "solvers.pot",
     "Partial": "solvers.partial",
     "Unbalanced": "solvers.partial",
-    "Entropic": "solvers.pot",
-    "Gaussian": "solvers.pot",
-    "Mixture": "solvers.pot",
-    "Sliced": "solvers.pot",
 }
 
 
