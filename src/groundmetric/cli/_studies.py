@@ -161,7 +161,7 @@ def write_study(folder: Path, study: Study) -> tuple[list[str], Part]:
     study.metrics["learned"].save(folder / files[0])
     for sketch in sketches(study):
         name = f"{stem}_{sketch.name}"
-        for suffix, content in (rendered := render(sketch.draw, name)).items():
+        for suffix, content in (rendered := render(lambda ax, draw=sketch.draw: draw(ax=ax), name)).items():
             files.append(f"{name}.{suffix}")
             write_whole(folder / files[-1], [content])
         pictures.append(Picture(name, sketch.alt, rendered["svg"], sketch.caption))
