@@ -155,7 +155,8 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
 
 def _message(error: Any, option_of: Mapping[str, str]) -> str:
     """What an error says; a `ParameterError` names the options that parameters are in this command."""
-    return error.naming(option_of) if hasattr(error, "naming") else str(error)
+    options = {"output": "--output", "replace": "--replace", **option_of}
+    return error.naming(options) if hasattr(error, "naming") else str(error)
 
 
 def _show_warning(message: Any, *where: Any, **more: Any) -> None:
