@@ -297,8 +297,8 @@ def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any, bool]
         samples, column = _read.as_samples(source, key), f"{key}_held_out"
         if column not in samples.obs:
             raise ValueError(
-                f"adata.obs has no {column!r}: only an ensemble makes held-out predictions; learn with one (tl.learn), "
-                "or give true and predicted labels"
+                f"adata.obs has no {column!r}: only an ensemble makes held-out predictions; learn with one (tl.learn, "
+                "method='ensemble'), or give true and predicted labels"
             )
         label = _read.learned_label(samples, key)
         if label is None:
