@@ -110,7 +110,7 @@ def evaluate(cohort: Cohort, permutations: int, steps: Steps) -> tuple[Evaluatio
     found.pop("predictions", None)
     test, notes = None, []
     if run.is_ordered and run.results is None:
-        notes.append("Test against chance: of ordered labels it needs an ensemble (leave out --learner single).")
+        notes.append("Test against chance: of ordered labels it needs an ensemble (leave out --method ggml).")
     elif permutations:
         options = [cohort.group_key, FOLDS, permutations, steps.budget]
         answer = cached(run, "permutations", options, lambda: _test_against_chance(cohort, permutations, steps))
