@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-neural test-versions test-sanitize lint docs picture bundle paper bench bench-scale validity fuzz clean
+.PHONY: demo test test-fast test-extras test-versions test-sanitize lint docs picture bundle paper bench bench-scale validity fuzz clean
 
 # Each kind of environment is installed once, and again when pyproject.toml or the C++ sources change.
 CORE := CMakeLists.txt packaging/backend.py $(wildcard src/groundmetric/transport/_core/*)
@@ -21,12 +21,24 @@ test: .venv/.test
 	@command -v chromedriver > /dev/null || \
 	  (timeout 600 sh -c "apt-get update -qq && apt-get install -y -qq chromium chromium-driver" > .venv/chromium.log 2>&1) || \
 	  echo "chromium could not be installed (.venv/chromium.log says why): tests that open the report in a browser are skipped"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0 $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
-# Without torch, `make test` skips these; torch is large.
-test-neural: .venv/.test
-	$(INSTALL) torch==2.13.0
-	$(BIN)/python -m pytest tests/neural src/groundmetric/neural
+# For the edit loop, under a minute: the core without slow files, ten examples per law.
+FAST_TESTS := tests/transport tests/learning tests/metrics tests/ensemble tests/_internal tests/test_distributions.py \
+  tests/test_layers.py tests/test_import.py
+test-fast: .venv/.test
+	GROUNDMETRIC_EXAMPLES=10 $(BIN)/python -m pytest -n 2 $(FAST_TESTS)
+
+# Tests and doctests that need torch, patpy or pertpy, in an environment of their own: these packages are large.
+# uv resolves the dependencies of pertpy in seconds, pip in many minutes.
+EXTRAS_PYTHON := .venv-extras/bin/python
+.venv-extras/.ready: pyproject.toml $(CORE)
+	test -x $(EXTRAS_PYTHON) || $(PYTHON) -m venv .venv-extras
+	$(EXTRAS_PYTHON) -m pip install --quiet --disable-pip-version-check torch==2.13.0 uv
+	$(EXTRAS_PYTHON) -m uv pip install --quiet --python $(EXTRAS_PYTHON) -e '.[mudata,pot,patpy,pertpy,neural]' pytest hypothesis
+	touch $@
+test-extras: .venv-extras/.ready
+	$(EXTRAS_PYTHON) -m pytest tests/integrations tests/neural src/groundmetric/integrations src/groundmetric/neural
 
 # The C++ core with sanitizers: memory errors and undefined behaviour in the transport tests and a short fuzz, data races
 # in the threaded tests. Each kind has its own environment and build. TESTS=… for some tests.
@@ -115,4 +127,4 @@ fuzz: .venv/.test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python fuzz/run.py --minutes $(MINUTES)
 
 clean:
-	rm -rf .venv .venv-sanitize build .nox benchmarks/.venv-* benchmarks/work demo docs/_build docs/generated
+	rm -rf .venv .venv-extras .venv-sanitize build .nox benchmarks/.venv-* benchmarks/work demo docs/_build docs/generated

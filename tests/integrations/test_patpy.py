@@ -12,7 +12,7 @@ import groundmetric as gm
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # those of its dependencies
-    patpy = pytest.importorskip("patpy", reason="patpy is not installed: `nox -s integrations` installs it")
+    patpy = pytest.importorskip("patpy", reason="patpy is not installed: `make test-extras` installs it")
     from groundmetric.integrations.patpy import GroundMetricLearning, OptimalTransport
 from patpy.tl.evaluation import knn_prediction_score
 from patpy.tl.sample_representation import SampleRepresentationMethod

@@ -13,7 +13,7 @@ import groundmetric as gm
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # those of its dependencies
-    pytest.importorskip("pertpy", reason="pertpy is not installed: `nox -s integrations` installs it")
+    pytest.importorskip("pertpy", reason="pertpy is not installed: `make test-extras` installs it")
     from groundmetric.integrations.pertpy import ExactWasserstein, TransportDistance, TransportDistanceTest
 from anndata import AnnData
 from pertpy.tools import Distance

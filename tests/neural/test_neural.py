@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
-torch = pytest.importorskip("torch", reason="torch is not installed: `make test-neural` installs it")
+torch = pytest.importorskip("torch", reason="torch is not installed: `make test-extras` installs it")
 
 from groundmetric import (  # noqa: E402
     Distributions,
