@@ -38,9 +38,7 @@ TASKS = {
     ],
     "Compute distances and transport plans": [
         "pairwise_distances",
-        "bounded_distances",
         "kneighbors",
-        "search_neighbors",
         "groundmetric.transport",
     ],
     "Evaluate and test": ["groundmetric.evaluation", "groundmetric.baselines"],

@@ -50,7 +50,7 @@ def check_metrics(names):
 
 def check_point_sets(names):
     assert names["accuracy"] > names["plain"] + 0.2
-    assert names["found"]["learned"] > names["found"]["Euclidean"]
+    assert names["accuracies"]["learned"] > names["accuracies"]["Euclidean"]
 
 
 def check_survival(names):
