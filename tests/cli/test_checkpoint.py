@@ -19,7 +19,7 @@ def learn(folder):
     cohort = gm.datasets.make_cohort(3, 20, 60, cell_types=["A"], n_markers=2, n_programme_genes=5, random_state=0)
     del cohort.uns["truth"]
     cohort.write_h5ad(folder / "cells.h5ad")
-    return ["learn", str(folder / "cells.h5ad"), "--sample", "sample", "--label", "condition", "--learner", "single"]
+    return ["learn", str(folder / "cells.h5ad"), "--sample", "sample", "--label", "condition", "--method", "ggml"]
 
 
 @pytest.mark.parametrize("more", [[], ["--resample", "--cells-per-sample", "10"]], ids=["once", "resample"])

@@ -74,7 +74,7 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     entry = ad.read_h5ad(tmp_path / "b" / "cells.h5ad").uns["groundmetric"]["ensemble"]
     assert findings["held_out"] == {name: float(value) for name, value in entry["scores"].items()}
     assert f"balanced accuracy {findings['held_out']['balanced_accuracy']:.2f}" in told.out
-    assert findings["params"]["learner"] == "ensemble"
+    assert findings["params"]["method"] == "ensemble"
     assert "(scored: TransportClassifier, which `groundmetric predict` uses)" in told.out
     assert f"learning from {findings['features']['text']}" in told.err
     assert findings["n_cells_in_file"] == ad.read_h5ad(files / "cells.h5ad").n_obs > findings["n_cells"]
@@ -82,12 +82,12 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
 
 def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
     command = ["learn", str(files / "cells.h5ad"), *LEARN, "--group", "patient", "-o", str(tmp_path / "run")]
-    assert cli.main([*command, "--learner", "single", "--json"]) == 0
+    assert cli.main([*command, "--method", "ggml", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
-    assert findings["params"]["learner"] == "single"
+    assert findings["params"]["method"] == "ggml"
     assert findings["params"]["group_key"] == "patient"
     assert findings["epochs"] <= 10
-    assert cli.main([*command, "--components", "2", "--replace"]) == 0
+    assert cli.main([*command, "--method", "ggml", "--components", "2", "--replace"]) == 0
     course = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course"))
     assert "within the margin" in course
     assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
@@ -132,7 +132,7 @@ def test_predictions_are_those_of_the_classifier_in_the_folder(files):
 
 
 def test_neighbours_vote_after_a_single_learner_and_where_asked(files, tmp_path, capsys):
-    learn = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "single")]
+    learn = ["learn", str(files / "cells.h5ad"), *LEARN, "--method", "ggml", "-o", str(tmp_path / "single")]
     assert cli.main(learn) == 0
     capsys.readouterr()
     for run, more in ((tmp_path / "single", []), (files / "run", ["--neighbors", "3"])):
@@ -223,10 +223,10 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
         ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
         ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
         ({"--label": "cell_type"}, "sample 'S01' has labels"),
-        ({"--label": "patient"}, "left out: drop the label, or give --learner single"),
-        ({"--label": "patient", "--learner": "single"}, "every class has a single distribution"),
+        ({"--label": "patient"}, "left out: drop the label, or give --method ggml"),
+        ({"--label": "patient", "--method": "ggml"}, "every class has a single distribution"),
         ({"--group": "persons"}, "--group is 'persons', but obs has no such column"),
-        ({"--learner": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
+        ({"--method": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
         ({"--layer": "count"}, "--layer is 'count', but layers has no such entry: there are 'counts'"),
         ({"--rep": "X_pca"}, "--rep is 'X_pca', but obsm has no such entry: there are none"),
         ({"--genes": "variances"}, "--genes is 'variances', which is neither a rule nor a column of var: there are"),
@@ -280,12 +280,12 @@ def test_labels_that_are_numbers_are_told_about_their_target_and_printed_rounded
     assert capsys.readouterr().err.endswith(f"groundmetric learn: {expected}--target ordered\n")
     assert cli.main(["evaluate", *command[1:]]) == 2
     assert "rather than classes: methods are compared on classes" in capsys.readouterr().err
-    assert cli.main([*command, "--target", "ordered", "--epochs", "1", "--learner", "single"]) == 0
+    assert cli.main([*command, "--target", "ordered", "--epochs", "1", "--method", "ggml"]) == 0
     assert "6 samples (1 of 20, 1 of 23.33, 1 of 26.67, 1 of 30, " in capsys.readouterr().out
 
 
 def test_the_order_of_labels_that_are_text_can_be_given(files, tmp_path, capsys):
-    command = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "run")]
+    command = ["learn", str(files / "cells.h5ad"), *LEARN, "--method", "ggml", "-o", str(tmp_path / "run")]
     assert cli.main([*command, "--target", "ordered"]) == 2
     assert capsys.readouterr().err.endswith("make it ordered categories, or give --order control,disease\n")
     assert cli.main([*command, "--order", "disease,control", "--json"]) == 0

@@ -241,12 +241,12 @@ def test_without_the_values_the_rest_is_shown(run_folder, tmp_path):
 def runs():
     """Runs in memory on the same cohort, by an ensemble and by a single learner."""
     found = {}
-    for learner in ("ensemble", "single"):
+    for method in ("ensemble", "ggml"):
         cells = gm.datasets.make_cohort(4, 20, 150, random_state=0)
         cells.obs["donor"] = ("D" + (cells.obs["sample"].cat.codes % 4).astype(str)).to_numpy()
-        few = {"n_members": 2} if learner == "ensemble" else {"max_epochs": 5}
-        gm.tl.learn(cells, "sample", "condition", learner=learner, **few)
-        found[learner] = gm.report.Run(cells, gm.tl.samples(cells), cells, {})
+        few = {"n_members": 2} if method == "ensemble" else {"max_epochs": 5}
+        gm.tl.learn(cells, "sample", "condition", method=method, **few)
+        found[method] = gm.report.Run(cells, gm.tl.samples(cells), cells, {})
     return found
 
 
@@ -283,7 +283,7 @@ def test_with_other_groups_the_ensemble_is_learned_again(runs):
 
 
 def test_a_single_learner_keeps_its_history_refits_and_folds(runs, tmp_path):
-    run, lines = runs["single"], []
+    run, lines = runs["ggml"], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         content = gm.report.collect(run, refits=2, log=lines.append)

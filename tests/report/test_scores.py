@@ -95,7 +95,7 @@ def test_ordered_labels_are_scored_by_variance_and_tested():
 
 
 def test_labels_are_permuted_within_the_batches_that_were_learned_within(monkeypatch):
-    run = cohort(batch_key="batch", learner="ensemble")
+    run = cohort(batch_key="batch", method="ensemble")
     asked = {}
 
     def recorded(method, D, y, **options):

@@ -32,7 +32,7 @@ from .options import (
 
 OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "batch_key": "--batch",
-    "cell_type_key": "--cell-type", "learner": "--learner", "strength": "--strength", "checkpoint": "--checkpoint",
+    "cell_type_key": "--cell-type", "method": "--method", "strength": "--strength", "checkpoint": "--checkpoint",
     "n_cells": "--cells-per-sample", "resample": "--resample", "layer": "--layer", "use_rep": "--rep",
     "genes": "--genes", "n_components": "--components", "target": "--target", "order": "--order",
 }  # fmt: skip
@@ -55,26 +55,25 @@ def add(commands: Any) -> None:
     command.add_argument("--order", metavar="A,B,…", type=labels,
                          help="labels that are text, from low to high, e.g. mild,moderate,severe; they are then "
                          "ordered")  # fmt: skip
-    command.add_argument("--learner", choices=("ensemble", "single"),
-                         help="ensemble: members trained on parts of the patients; single: the "
-                         "published method on all samples (ensemble, or single where --components, --strength, "
-                         "--checkpoint or --resample ask for it)")  # fmt: skip
+    command.add_argument("--method", choices=("ensemble", "ggml"), default="ensemble",
+                         help="ensemble: members trained on parts of the patients; ggml: the published method, on all "
+                         "samples at once (ensemble)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
     add_values(
         command,
         "those that pp.select_genes has marked, else variance for genes on a log scale, and all of 100 or fewer "
         "features or of other values",
     )
-    command.add_argument("--resample", action="store_true", help="draw other cells for every epoch; takes longer")
+    command.add_argument("--resample", action="store_true", help="ggml: draw other cells for every epoch")
     add_cell_type(command)
     command.add_argument("--components", metavar="N", type=count,
-                         help="dimensions of the learned space of a single learner (5)")  # fmt: skip
-    command.add_argument("--strength", metavar="X", type=number, help="of the penalty of a single learner (0.1)")
+                         help="ggml: dimensions of the learned space (5)")  # fmt: skip
+    command.add_argument("--strength", metavar="X", type=number, help="ggml: strength of the penalty (0.1)")
     command.add_argument("--epochs", metavar="N", type=count,
-                         help="of learning, at most (10 of a member, 50 of a single learner)")  # fmt: skip
+                         help="of learning, at most (ensemble: 10 of a member, ggml: 50)")  # fmt: skip
     command.add_argument("--checkpoint", metavar="FILE",
-                         help="keep the state of learning here, and go on from it if there is one; Ctrl-C then ends "
-                         "learning after the present step, a second one at once")  # fmt: skip
+                         help="ggml: keep the state of learning here, and go on from it if there is one; Ctrl-C then "
+                         "ends learning after the present step, a second one at once")  # fmt: skip
     add_seed(command, "of the draw and the learner")
     add_jobs(command)
     add_replace(command)
@@ -115,14 +114,14 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     log(f"reading {options.cells}, learning")
     started = time.perf_counter()
     given = {"n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
-             "checkpoint": options.checkpoint, "target": options.target}  # fmt: skip
+             "checkpoint": options.checkpoint, "target": options.target, "order": options.order,
+             "resample": options.resample or None}  # fmt: skip
     cells = tl.learn(
-        options.cells, options.sample, options.label, learner=options.learner, group_key=options.group,
-        batch_key=options.batch, order=options.order, layer=options.layer, use_rep=options.rep, genes=options.genes,
-        n_cells=options.cells_per_sample, resample=options.resample, random_state=options.seed, n_jobs=options.jobs,
+        options.cells, options.sample, options.label, method=options.method, group_key=options.group,
+        batch_key=options.batch, layer=options.layer, use_rep=options.rep, genes=options.genes,
+        n_cells=options.cells_per_sample, random_state=options.seed, n_jobs=options.jobs,
         verbose=1, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
-    assert cells is not None  # of a file, an AnnData is returned
     learned = time.perf_counter() - started
     entry = cells.uns["groundmetric"]
     course = _course(entry)

@@ -270,7 +270,7 @@ class Content:
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
     >>> content = gm.report.collect(run, refits=0, evaluation=False)
     >>> content.label, content.feature, len(content.axes)

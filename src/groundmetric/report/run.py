@@ -18,8 +18,7 @@ import pandas as pd
 
 from .. import __version__
 from .._anndata.cohort import Labelled, read_cohort
-from .._anndata.scale import PANEL
-from .._anndata.source import Source
+from .._anndata.source import PANEL, Source
 from .._anndata.store import (  # fmt: skip
     RUN_CELLS,
     RUN_PREDICTOR,
@@ -143,7 +142,7 @@ class Run:
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> run = gm.report.Run(adata, gm.tl.samples(adata), adata, {})
     >>> run.sample_key, run.label_key
     ('sample', 'condition')

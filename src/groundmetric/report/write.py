@@ -101,7 +101,7 @@ def write(
     >>> from pathlib import Path
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = gm.report.write(run, Path(folder) / "report.html", refits=0, evaluation=False)
@@ -153,7 +153,7 @@ def save(content: Content, path: Path) -> dict[str, Any]:
     >>> from pathlib import Path
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
     >>> content = gm.report.collect(run, refits=0, evaluation=False)
     >>> with tempfile.TemporaryDirectory() as folder:
