@@ -23,8 +23,7 @@ from .._internal.validation import check_labels, check_number
 from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
 from ..estimators._base import GroundMetricMethod
-from ..metrics.base import GroundMetric
-from ..metrics.cost import euclidean
+from ..metrics.base import GroundMetric, euclidean
 
 # Ridge of a singular scatter within classes (fewer points than features), as a share of its mean diagonal.
 _RIDGE = 1e-6

@@ -19,8 +19,7 @@ from .._internal.types import DistributionsLike, PointsLike, RandomState
 from .._internal.validation import check_number, is_missing
 from ..distances import pairwise_distances
 from ..distributions import Distributions, as_distributions
-from ..metrics.base import GroundMetric
-from ..metrics.cost import euclidean
+from ..metrics.base import GroundMetric, euclidean
 from .points import Baseline, PointDistance, draw, labelled, point_weights, principal_axes, spread, unlabelled
 
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
