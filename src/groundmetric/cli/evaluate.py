@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from ..evaluation import Comparison, PermutationTest
     from ..learning.splits import Split
 
+# Names of the baselines on the command line, and their classes.
+BASELINES = {
+    "euclidean": "Euclidean", "manhattan": "Manhattan", "cosine": "Cosine", "nca": "NCA", "pca": "PCAEuclidean",
+    "lda": "LinearDiscriminant", "pseudobulk": "PseudobulkNeighbors", "logistic": "PseudobulkLogistic",
+    "composition": "Composition",
+}  # fmt: skip
 OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",
     "genes": "--genes",
@@ -190,10 +196,8 @@ def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str,
 
 
 def _names() -> tuple[str, ...]:
-    """Every method that there is."""
-    from .. import baselines
-
-    return (*OWN, *baselines.BASELINES)
+    """Names of all methods."""
+    return (*OWN, *BASELINES)
 
 
 def _method(name: str, seed: int) -> Any:
@@ -203,9 +207,9 @@ def _method(name: str, seed: int) -> Any:
     own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner}
     if FORMER.get(name, name) in own:
         return own[FORMER.get(name, name)](random_state=seed)
-    if name not in baselines.BASELINES:
+    if name not in BASELINES:
         raise ValueError(f"no method is called {name!r}: expected some of {', '.join(_names())}")
-    method = baselines.by_name(name)
+    method = getattr(baselines, BASELINES[name])()
     return method.set_params(random_state=seed) if "random_state" in method.get_params() else method
 
 
@@ -245,15 +249,16 @@ def evaluate(
     resume : path or None
         File of the fits that are done.
     """
-    from ..evaluation import compare
+    from ..evaluation import Voting, compare
 
     splitter = Splitter(cv, n_splits, cohort.groups, seed)
     splits = splitter(cohort.y)
     chosen = make_methods(methods, cohort, seed)
     log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
-        chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=CLASS_WEIGHT,
-        max_points=max_points, clustering="test", n_jobs=n_jobs, resume=resume, verbose=verbose,
+        chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
+        voting=Voting(class_weight=CLASS_WEIGHT, max_points=max_points), clustering=True,
+        n_jobs=n_jobs, resume=resume, verbose=verbose,
     )  # fmt: skip
     found.notes += [*cohort.notes, *_notes(cohort, max_points)]
     if "groundmetric" in methods:
@@ -275,7 +280,7 @@ def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> P
     """An ensemble holds samples out itself, on features that are chosen once: their variance knows no labels."""
     from ..estimators import TransportClassifier
     from ..estimators.preprocessing import SelectedFeatures, with_features
-    from ..evaluation import permutation_test
+    from ..evaluation import Voting, permutation_test
 
     inner, D = method, cohort.D
     if isinstance(method, SelectedFeatures) and isinstance(method.method, TransportClassifier):
@@ -284,7 +289,14 @@ def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> P
     if isinstance(inner, TransportClassifier):
         return permutation_test(inner, D, cohort.y, groups=cohort.groups, **options)
     return permutation_test(
-        method, D, cohort.y, cv=cv, groups=cohort.groups, score=SCORE, class_weight=CLASS_WEIGHT, **options
+        method,
+        D,
+        cohort.y,
+        cv=cv,
+        groups=cohort.groups,
+        score=SCORE,
+        voting=Voting(class_weight=CLASS_WEIGHT),
+        **options,
     )
 
 

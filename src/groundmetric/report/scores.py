@@ -22,7 +22,7 @@ from .._anndata.store import EnsembleResults
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble
 from ..estimators.preprocessing import SelectedFeatures
-from ..evaluation import Comparison, compare, folds
+from ..evaluation import Comparison, Voting, compare, folds
 from ..evaluation._run import Result, recorded_warnings
 from ..evaluation.permutation import PreparedTest, prepare_test
 from ..evaluation.scores import encode, score_codes
@@ -35,8 +35,8 @@ from .samples import Predictions
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "learned metric"
 # Transport under a fixed metric takes long: it gets as many cells of a sample as a member of an ensemble does.
-TRANSPORT = {"Euclidean": "euclidean"}
-QUICK = {"pseudobulk": "pseudobulk", "composition": "composition"}
+TRANSPORT = {"Euclidean": baselines.Euclidean}
+QUICK = {"pseudobulk": baselines.PseudobulkNeighbors, "composition": baselines.Composition}
 FOLDS, NEIGHBORS = 5, 5
 CELLS = 100
 MOST_DENSE = 5e7  # values: 200 MB
@@ -137,9 +137,9 @@ def _scores(cohort: Cohort, steps: Steps) -> dict[str, Any]:
     run = cohort.run
     names = ", ".join([*TRANSPORT, *QUICK])
     steps.begin(f"comparing the learned metric with {names} on held-out samples ({cohort.n_folds} folds)")
-    quick = {name: baselines.by_name(short) for name, short in QUICK.items()}
+    quick = {name: make() for name, make in QUICK.items()}
     quick["composition"].set_params(max_points=CLUSTERED)
-    transport = {name: baselines.by_name(short) for name, short in TRANSPORT.items()}
+    transport = {name: make() for name, make in TRANSPORT.items()}
     learner = {} if run.results is not None else {LEARNED: learner_of(run)}
     # Another process takes seconds to start, which only the learner is worth.
     found = _compare(cohort, cohort.read.D, {**learner, **quick}, steps.n_jobs if learner else None, steps.verbose)
@@ -177,7 +177,7 @@ def _few_cells(D: Distributions) -> Distributions:
 def _compare(cohort: Cohort, D: Distributions, methods: dict[str, Any], n_jobs: int | None, verbose: int) -> Comparison:
     return compare(
         _ready(methods, cohort), D, cohort.read.y, cv=cohort.splits, groups=cohort.read.groups,
-        n_neighbors=cohort.voters, class_weight=CLASS_WEIGHT, points=False, n_jobs=n_jobs, verbose=verbose,
+        voting=Voting(cohort.voters, class_weight=CLASS_WEIGHT), points=False, n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
 
 
@@ -322,7 +322,7 @@ def _prepared_test(cohort: Cohort) -> PreparedTest:
         )
     return prepare_test(
         _ready({LEARNED: learner_of(run)}, cohort)[LEARNED], read.D, read.y, cv=cohort.n_folds, groups=read.groups,
-        score=SCORE, class_weight=CLASS_WEIGHT, n_neighbors=cohort.voters, random_state=0,
+        score=SCORE, voting=Voting(cohort.voters, class_weight=CLASS_WEIGHT), random_state=0,
     )  # fmt: skip
 
 
