@@ -153,6 +153,10 @@ def _heatmap(study: Study, kind: str) -> Sketch:
     return Sketch(f"distances_{kind.lower()}", f"Heat map of distances under the {kind} metric", draw, caption)
 
 
+def _draw_on(draw: Any, ax: Any) -> None:
+    draw(ax=ax)
+
+
 def write_study(folder: Path, study: Study) -> tuple[list[str], Part]:
     """Write figures and metric; return the names of the files, and the study's section of the page."""
     found = study.found
@@ -161,7 +165,7 @@ def write_study(folder: Path, study: Study) -> tuple[list[str], Part]:
     study.metrics["learned"].save(folder / files[0])
     for sketch in sketches(study):
         name = f"{stem}_{sketch.name}"
-        for suffix, content in (rendered := render(sketch.draw, name)).items():
+        for suffix, content in (rendered := render(partial(_draw_on, sketch.draw), name)).items():
             files.append(f"{name}.{suffix}")
             write_whole(folder / files[-1], [content])
         pictures.append(Picture(name, sketch.alt, rendered["svg"], sketch.caption))

@@ -22,7 +22,7 @@ from .._anndata.store import EnsembleResults
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble
 from ..estimators.preprocessing import SelectedFeatures
-from ..evaluation import Comparison, compare, folds
+from ..evaluation import Comparison, Voting, compare, folds
 from ..evaluation._run import Result, recorded_warnings
 from ..evaluation.permutation import PreparedTest, prepare_test
 from ..evaluation.scores import encode, score_codes
@@ -177,7 +177,7 @@ def _few_cells(D: Distributions) -> Distributions:
 def _compare(cohort: Cohort, D: Distributions, methods: dict[str, Any], n_jobs: int | None, verbose: int) -> Comparison:
     return compare(
         _ready(methods, cohort), D, cohort.read.y, cv=cohort.splits, groups=cohort.read.groups,
-        n_neighbors=cohort.voters, class_weight=CLASS_WEIGHT, points=False, n_jobs=n_jobs, verbose=verbose,
+        voting=Voting(cohort.voters, class_weight=CLASS_WEIGHT), points=False, n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
 
 
@@ -322,7 +322,7 @@ def _prepared_test(cohort: Cohort) -> PreparedTest:
         )
     return prepare_test(
         _ready({LEARNED: learner_of(run)}, cohort)[LEARNED], read.D, read.y, cv=cohort.n_folds, groups=read.groups,
-        score=SCORE, class_weight=CLASS_WEIGHT, n_neighbors=cohort.voters, random_state=0,
+        score=SCORE, voting=Voting(cohort.voters, class_weight=CLASS_WEIGHT), random_state=0,
     )  # fmt: skip
 
 

@@ -15,8 +15,7 @@ from scipy import sparse
 from .._internal.parallel import Backend, Threads, configured_backend, in_rounds, progress_bar, write_line
 from .._internal.types import DistributionsLike
 from ..distributions import Distributions, as_distributions
-from ..metrics.base import Cost, EuclideanMetric, GroundMetric
-from ..metrics.cost import BadDistances, checked_distances
+from ..metrics.base import BadDistances, Cost, EuclideanMetric, GroundMetric, checked_distances
 from ..metrics.forms import BlendedMetric, NamedDistance
 from . import pairs as pairs_module
 from .cache import CohortDistances, DistanceCache
