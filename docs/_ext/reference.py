@@ -152,7 +152,8 @@ def plain_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 def skip_others(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """Skip methods inherited from other packages, whose docstrings contain links to their own sites."""
     owner = getattr(obj, "__module__", None) or ""
-    return True if owner.split(".")[0] in ("sklearn", "patpy", "pertpy") else None
+    inherited = owner.split(".")[0] in ("sklearn", "patpy", "pertpy") or name in ("from_bytes", "to_bytes")  # of enums
+    return True if inherited else None
 
 
 def setup(app: Any) -> dict:
