@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 if TYPE_CHECKING:
     from ..distributions import Distributions
@@ -648,6 +647,8 @@ def resolve_seed(random_state: Any) -> int:
     >>> resolve_seed(7)
     7
     """
+    from sklearn.utils import check_random_state  # imported here: a transport solve does not need scikit-learn
+
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         check_random_state(random_state)  # the same range, and the same error, as everywhere in scikit-learn
         return int(random_state)
