@@ -89,7 +89,7 @@ def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
     assert findings["epochs"] <= 10
     assert cli.main([*command, "--method", "ggml", "--components", "2", "--replace"]) == 0
     course = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course"))
-    assert "within the margin" in course
+    assert "triplet" in course
     assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
 
 
@@ -148,7 +148,7 @@ def test_values_on_another_scale_need_force(files, capsys):
     told = capsys.readouterr()
     assert told.out == ""
     assert "on another scale than the values of training: they are whole numbers" in told.err
-    assert "(--force)" in told.err
+    assert "or give --force" in told.err
 
 
 def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_path, capsys):
@@ -158,7 +158,7 @@ def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_p
     assert "exists: give another folder, or give --replace" in capsys.readouterr().err
     assert cli.main([*command, "--replace"]) == 0
     assert cli.main([*command, "--replace", "--layer", "counts"]) == 2
-    assert "(--force)" in capsys.readouterr().err
+    assert "or give --force" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("always")
@@ -222,16 +222,16 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
     [
         ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
         ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
-        ({"--label": "cell_type"}, "sample 'S01' has labels"),
+        ({"--label": "cell_type"}, "sample 'S01' has the values"),
         ({"--label": "patient"}, "left out: drop the label, or give --method ggml"),
         ({"--label": "patient", "--method": "ggml"}, "every class has a single distribution"),
         ({"--group": "persons"}, "--group is 'persons', but obs has no such column"),
-        ({"--method": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
+        ({"--method": "ensemble", "--strength": "1"}, "--strength is 1.0, which is an option of method='ggml'"),
         ({"--layer": "count"}, "--layer is 'count', but layers has no such entry: there are 'counts'"),
         ({"--rep": "X_pca"}, "--rep is 'X_pca', but obsm has no such entry: there are none"),
         ({"--genes": "variances"}, "--genes is 'variances', which is neither a rule nor a column of var: there are"),
         ({"--cell-type": "kind"}, "--cell-type is 'kind', but obs has no such column"),
-        ({"--components": "1000"}, "--components is 1000, but there are only"),
+        ({"--method": "ggml", "--components": "1000"}, "--components is 1000, but there are only"),
     ],
 )
 def test_wrong_names_are_one_line_with_what_there_is(files, tmp_path, change, message, capsys):

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from ..evaluation import Comparison, PermutationTest
     from ..learning.splits import Split
 
+# Names of the baselines on the command line, and their classes.
+BASELINES = {
+    "euclidean": "Euclidean", "manhattan": "Manhattan", "cosine": "Cosine", "nca": "NCA", "pca": "PCAEuclidean",
+    "lda": "LinearDiscriminant", "pseudobulk": "PseudobulkNeighbors", "logistic": "PseudobulkLogistic",
+    "composition": "Composition",
+}  # fmt: skip
 OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",
     "genes": "--genes",
@@ -190,10 +196,8 @@ def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str,
 
 
 def _names() -> tuple[str, ...]:
-    """Every method that there is."""
-    from .. import baselines
-
-    return (*OWN, *baselines.BASELINES)
+    """Names of all methods."""
+    return (*OWN, *BASELINES)
 
 
 def _method(name: str, seed: int) -> Any:
@@ -203,9 +207,9 @@ def _method(name: str, seed: int) -> Any:
     own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner}
     if FORMER.get(name, name) in own:
         return own[FORMER.get(name, name)](random_state=seed)
-    if name not in baselines.BASELINES:
+    if name not in BASELINES:
         raise ValueError(f"no method is called {name!r}: expected some of {', '.join(_names())}")
-    method = baselines.by_name(name)
+    method = getattr(baselines, BASELINES[name])()
     return method.set_params(random_state=seed) if "random_state" in method.get_params() else method
 
 

@@ -24,7 +24,7 @@ from .options import (
     write_frame,
 )
 
-OPTION_OF = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
+OPTION_OF = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing", "force": "--force"}
 
 
 def add(commands: Any) -> None:

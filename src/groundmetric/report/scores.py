@@ -35,8 +35,8 @@ from .samples import Predictions
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "learned metric"
 # Transport under a fixed metric takes long: it gets as many cells of a sample as a member of an ensemble does.
-TRANSPORT = {"Euclidean": "euclidean"}
-QUICK = {"pseudobulk": "pseudobulk", "composition": "composition"}
+TRANSPORT = {"Euclidean": baselines.Euclidean}
+QUICK = {"pseudobulk": baselines.PseudobulkNeighbors, "composition": baselines.Composition}
 FOLDS, NEIGHBORS = 5, 5
 CELLS = 100
 MOST_DENSE = 5e7  # values: 200 MB
@@ -137,9 +137,9 @@ def _scores(cohort: Cohort, steps: Steps) -> dict[str, Any]:
     run = cohort.run
     names = ", ".join([*TRANSPORT, *QUICK])
     steps.begin(f"comparing the learned metric with {names} on held-out samples ({cohort.n_folds} folds)")
-    quick = {name: baselines.by_name(short) for name, short in QUICK.items()}
+    quick = {name: make() for name, make in QUICK.items()}
     quick["composition"].set_params(max_points=CLUSTERED)
-    transport = {name: baselines.by_name(short) for name, short in TRANSPORT.items()}
+    transport = {name: make() for name, make in TRANSPORT.items()}
     learner = {} if run.results is not None else {LEARNED: learner_of(run)}
     # Another process takes seconds to start, which only the learner is worth.
     found = _compare(cohort, cohort.read.D, {**learner, **quick}, steps.n_jobs if learner else None, steps.verbose)
