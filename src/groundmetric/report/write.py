@@ -27,7 +27,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.transforms import Affine2D
 
 from .. import pl
-from .._internal.docstrings import documented, parameter_texts
+from .._internal import documented, parameter_texts
 from .._internal.files import write_whole
 from .._internal.tables import visible
 from ..interpret.importance import training_summary
