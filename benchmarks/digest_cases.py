@@ -23,7 +23,7 @@ from sklearn.preprocessing import SplineTransformer
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.learning.options import read_parameters
+from groundmetric.learning.training import read_parameters
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
 Found = Mapping[str, Any]
@@ -66,7 +66,9 @@ def weighted(D: gm.Distributions) -> gm.Distributions:
 def cohort(seed: int) -> Any:
     """8 samples of about 40 cells, 80 genes."""
     types: dict[str, Any] = {"cell_types": ["A", "B"], "n_markers": 5, "n_programme_genes": 10}
-    return gm.datasets.make_cohort(4, 40, 80, confounding=0.5, random_state=seed, **types)
+    return gm.datasets.make_cohort(
+        4, 40, 80, model=gm.datasets.CohortModel(confounding=0.5), random_state=seed, **types
+    )
 
 
 def spelled(D: gm.Distributions) -> Found:
@@ -254,7 +256,7 @@ def learn_labels(folder: Path) -> Found:
     return found | {f"strata, {weight}": learned(D, y, np.arange(12) % 2, nuisance=weight) for weight in (0.0, 1.0)}
 
 
-class Stopping(gm.penalties.Frobenius):
+class Stopping(gm.learning.Frobenius):
     """A penalty that stops learning after some steps, as an accident would."""
 
     left = 0  # of the class, so that a checkpoint takes both fits for the same
@@ -280,16 +282,6 @@ def learn_again(folder: Path) -> Found:
         raise AssertionError("learning was not interrupted")
     Stopping.left = sys.maxsize
     return {"resumed": fitted(learner.fit(*modes())), "done": fitted(learner.fit(*modes()))}
-
-
-@case
-def search(folder: Path) -> Found:
-    grid: dict[str, Any] = {"margins": [0.5, 1.0], "strengths": [0.1, 1.0], "validation": 2, "random_state": 0}
-    found: dict[str, Any] = {}
-    for name, patients in (("alone", None), ("patients", np.arange(12) // 2)):
-        model = gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=3), **grid).fit(*modes(), groups=patients)
-        found[name] = {"ground": model.metric_, "scores": pd.DataFrame(model.scores_), "best": model.best_params_}
-    return found
 
 
 @case
@@ -378,7 +370,6 @@ def interpretation(folder: Path) -> Found:
     return {
         "axes": of.canonical_axes(metric(), D, y, annotation="mode", max_partners=3),
         "flow": of.flow(D, 0, 1, metric(), "mode", y=y, max_pairs=5),
-        "pairs": of.feature_pairs(metric(), 4),
         "features": of.read_features(metric(), D, y, annotation="mode"),
         "relevance": of.annotation_relevance(metric(), D, y, max_partners=3, **bootstrap).table(),
     }  # fmt: skip
@@ -386,9 +377,8 @@ def interpretation(folder: Path) -> Found:
 
 @case
 def stability(folder: Path) -> Found:
-    options: dict[str, Any] = {"n_refits": 4, "n_permutations": 5, "epochs": 2, "max_points": 15, "n_top": 2}
-    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), **options)
-    return {"all": found, "table": found.table(), "discoveries": found.discoveries}
+    found = gm.interpret.stability(gm.GroundMetricLearner(**QUICK), *modes(), n_refits=4, n_top=2)
+    return {"all": found, "table": found.table()}
 
 
 @case

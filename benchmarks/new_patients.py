@@ -197,10 +197,6 @@ def learned(D: gm.Distributions, y: np.ndarray, groups: np.ndarray) -> Predict:
     return votes(gm.GroundMetricLearner(random_state=0).fit(D, y).metric_, D, y)
 
 
-def searched(D: gm.Distributions, y: np.ndarray, groups: np.ndarray) -> Predict:
-    return votes(gm.GroundMetricLearnerCV(random_state=0).fit(D, y, groups=groups).metric_, D, y)
-
-
 def ensemble_votes(D: gm.Distributions, y: np.ndarray, groups: np.ndarray) -> Predict:
     return votes(gm.GroundMetricEnsemble(random_state=0).fit(D, y, groups=groups).metric_, D, y)
 
@@ -214,7 +210,6 @@ METHODS = {
     "pseudobulk, logistic": logistic(gm.Distributions.means),
     "moments, logistic": logistic(moments),
     "learned, single": learned,
-    "nested search": searched,  # hours; by name only
     "ensemble, votes": ensemble_votes,
     "ensemble": ensemble,
 }

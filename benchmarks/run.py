@@ -17,7 +17,6 @@ import bench_permutation
 import bench_report
 import bench_scaling
 import bench_solve
-import bench_stability
 import bench_training
 import bench_variants
 from measuring import pin_to_one_core
@@ -38,7 +37,6 @@ SECTIONS = {
     "metrics": ("Metrics and penalties", bench_metrics.run),
     "permutation": ("Permutation test of the ensemble", bench_permutation.run),
     "report": ("The command line, from cells to a page, 2 jobs", bench_report.run),
-    "stability": ("Stability on a simulated cohort of 8 + 8 samples", bench_stability.run),
 }
 
 

@@ -30,7 +30,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "generated/figures"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 # Prompts of console blocks are not copied.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

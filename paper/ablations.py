@@ -10,13 +10,13 @@ import numpy as np
 
 from groundmetric._internal.tables import markdown, number, prose, write_records
 from groundmetric.estimators import GroundMetricLearner
-from groundmetric.evaluation._run import Cohort, Protocol, attempt
-from groundmetric.evaluation._tasks import run_cached
+from groundmetric.evaluation._run import Cohort, Protocol, Task, attempt
 from groundmetric.learning import EarlyStopping
 
 from . import published as paper
 from .figures import draw_surface
 from .protocol import K_POINTS, K, Plan, halves, learner, synthetic
+from .tasks import run_cached
 
 LEVELS = ("distributions", "points")
 # Points that are voted on, of either side, at most.
@@ -64,7 +64,7 @@ def _score(data: str, parameters: dict[str, Any], split: int, seed: int, quick: 
     D, y = synthetic(data, seed, quick)
     train, test = halves(y, split + 1, seed)[split]
     protocol = Protocol(n_neighbors=K, n_point_neighbors=K_POINTS, weights="uniform", max_points=MAX_POINTS)
-    result = attempt(GroundMetricLearner(**parameters), Cohort(D, y, np.unique(y)), train, test, protocol)
+    result = attempt(Cohort(D, y, np.unique(y)), protocol, Task("", 0, GroundMetricLearner(**parameters), train, test))
     if not result.scores:
         raise RuntimeError(f"{data}, margin {parameters['margin']}, strength {parameters['strength']}: {result.status}")
     return {level: result.scores[level]["accuracy"] for level in LEVELS}

@@ -10,7 +10,6 @@ import numpy as np
 from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_records
 from groundmetric.distances import pairwise_distances
 from groundmetric.evaluation import Comparison, compare, vote
-from groundmetric.evaluation._tasks import run_cached
 from groundmetric.metrics.base import GroundMetric
 
 from . import baselines
@@ -32,6 +31,7 @@ from .protocol import (
     name_in_paper,
     synthetic,
 )
+from .tasks import run_cached
 
 # Fitted in no time, so that weighted votes can be given beside equal ones.
 _FAST = (DEFAULTS, "Euclidean", "Manhattan", "Cosine")

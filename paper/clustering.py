@@ -10,10 +10,10 @@ from sklearn.base import clone
 
 from groundmetric._internal.tables import markdown, number, prose, write_records
 from groundmetric.evaluation import cluster_points, cluster_scores
-from groundmetric.evaluation._tasks import run_cached
 
 from . import published as paper
 from .protocol import DEFAULTS, SEARCH, Plan, halves, methods_of_the_paper, more_methods, name_in_paper, synthetic
+from .tasks import run_cached
 
 SCORES = paper.Clustering._fields
 # The paper clusters with one fixed setting instead of the tuned one, and so do we.

@@ -13,12 +13,13 @@ from sklearn.base import clone
 from groundmetric import datasets
 from groundmetric.baselines import PCAEuclidean
 from groundmetric.distributions import Distributions
-from groundmetric.estimators import GroundMetricLearner, GroundMetricLearnerCV
+from groundmetric.estimators import GroundMetricLearner
 from groundmetric.estimators.preprocessing import Prepared
 from groundmetric.evaluation import shuffled
-from groundmetric.supervision.splits import Split
+from groundmetric.learning.splits import Split
 
 from . import baselines
+from .search import NestedSearch
 
 # Two forms of our method: with the grid of the paper searched inside each training part, and as it is by default.
 SEARCH, DEFAULTS = "GGML", "GGML, default settings"
@@ -83,9 +84,9 @@ def learner(plan: Plan) -> GroundMetricLearner:
     return GroundMetricLearner(max_epochs=plan.max_epochs, random_state=plan.seed)
 
 
-def search(plan: Plan) -> GroundMetricLearnerCV:
+def search(plan: Plan) -> NestedSearch:
     """The grid of the paper, searched in the training part alone."""
-    return GroundMetricLearnerCV(clone(learner(plan)), margins=plan.grid, strengths=plan.grid, random_state=plan.seed)
+    return NestedSearch(clone(learner(plan)), margins=plan.grid, strengths=plan.grid, random_state=plan.seed)
 
 
 def methods_of_the_paper(plan: Plan) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from groundmetric import baselines
 from groundmetric._anndata.cohort import Labelled, read_cohort
 from groundmetric._internal.tables import interval, markdown, number, prose, write_records
 from groundmetric.distributions import Distributions
-from groundmetric.estimators import GroundMetricLearner, GroundMetricLearnerCV
+from groundmetric.estimators import GroundMetricLearner
 from groundmetric.evaluation import Comparison, compare, folds, leave_one_group_out
-from groundmetric.supervision.splits import Split
+from groundmetric.learning.splits import Split
 
 from .figures import draw_scores
 from .protocol import SEARCH, Plan, PrincipalComponents
+from .search import NestedSearch
 
 # Principal components, found in each training part, that all methods are shown where there are more features.
 COMPONENTS = 30
@@ -169,18 +170,18 @@ def methods_for(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
     return {name: PrincipalComponents(method, COMPONENTS, random_state=plan.seed) for name, method in methods.items()}
 
 
-def _search(D: Distributions, plan: Plan) -> GroundMetricLearnerCV:
+def _search(D: Distributions, plan: Plan) -> NestedSearch:
     def learner(max_epochs: int) -> GroundMetricLearner:
         return GroundMetricLearner(max_epochs=max_epochs, class_weight="balanced")
 
     if plan.quick:
-        return GroundMetricLearnerCV(
+        return NestedSearch(
             learner(5), margins=(1.0,), strengths=(0.1, 1.0), validation=0.25,
             random_state=plan.seed,
         )  # fmt: skip
     if len(D) < MANY:
-        return GroundMetricLearnerCV(random_state=plan.seed)
-    return GroundMetricLearnerCV(
+        return NestedSearch(random_state=plan.seed)
+    return NestedSearch(
         learner(20), margins=(0.1, 1.0, 10.0), strengths=(0.1, 1.0, 10.0), validation=0.25,
         random_state=plan.seed,
     )  # fmt: skip

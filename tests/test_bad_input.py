@@ -10,8 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetric, GroundMetricLearner, TransportKNeighborsClassifier
-from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Nearest, Ordered
-from groundmetric.penalties import Lasso
+from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Lasso, Nearest, Ordered
 
 RANDOM = np.random.default_rng(0)
 POINTS = RANDOM.normal(size=(60, 3))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "groundmetric"
 LAYERS = [
-    "_internal", "distributions", "metrics", "modalities", "transport", "distributed", "distances",
-    "supervision", "learning", "ensemble", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata",
+    "_internal", "distributions", "metrics", "modalities", "transport", "distances",
+    "learning", "ensemble", "estimators", "baselines", "evaluation", "interpret", "neural", "_anndata",
     "get", "pp", "tl", "integrations", "pl", "datasets", "report", "cli",
 ]  # fmt: skip
 # Second names of a module that is public at the top: they belong to no layer.
-ALIASES = {"__init__", "__main__", "penalties"}
+ALIASES = {"__init__", "__main__"}
 CORE = {"numpy", "scipy", "sklearn", "joblib", "tqdm"}
 # Layers that speak of AnnData: whoever imports them has its libraries.
 CELLS = {"_anndata", "get", "pp", "tl", "integrations", "report"}
@@ -24,7 +24,7 @@ EAGER = {
 }  # fmt: skip
 # Layers that import them inside the functions that need them. No other layer imports them at all.
 LAZY = {
-    "dask": {"distributed"}, "distributed": {"distributed"}, "ot": {"transport"},
+    "dask": {"_internal"}, "distributed": {"_internal"}, "ot": {"transport"},
     "anndata": {"pl", "datasets", "cli"}, "scanpy": {"pl", "datasets", "cli"}, "h5py": {"datasets", "cli"},
     "pandas": {"evaluation", "interpret", "pl", "datasets", "cli"}, "pooch": {"datasets"},
     "mudata": {"_anndata"}, "gprofiler": {"interpret"}, "requests": {"interpret", "datasets"},

@@ -15,7 +15,6 @@ _HOME = {
     "GroundMetric": "metrics",
     "GroundMetricEnsemble": "estimators",
     "GroundMetricLearner": "estimators",
-    "GroundMetricLearnerCV": "estimators",
     "Modalities": "modalities",
     "MultimodalClassifier": "estimators",
     "MultimodalRegressor": "estimators",
@@ -39,7 +38,6 @@ _MODULES = (
     "interpret",
     "learning",
     "neural",
-    "penalties",
     "pl",
     "pp",
     "report",
@@ -52,7 +50,6 @@ __all__ = [
     "GroundMetric",
     "GroundMetricEnsemble",
     "GroundMetricLearner",
-    "GroundMetricLearnerCV",
     "Modalities",
     "MultimodalClassifier",
     "MultimodalRegressor",
@@ -72,7 +69,6 @@ __all__ = [
     "kneighbors",
     "learning",
     "pairwise_distances",
-    "penalties",
     "pl",
     "pp",
     "report",
@@ -82,13 +78,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, evaluation, get, interpret, learning, penalties, pl, pp, report, tl, transport
+    from . import baselines, datasets, evaluation, get, interpret, learning, pl, pp, report, tl, transport
     from .distances import bounded_distances, kneighbors, pairwise_distances, search_neighbors
     from .distributions import Distributions
     from .estimators import (
         GroundMetricEnsemble,
         GroundMetricLearner,
-        GroundMetricLearnerCV,
         MultimodalClassifier,
         MultimodalRegressor,
         PointwiseTransformer,

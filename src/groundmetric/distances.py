@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ._internal.executor import Threads, in_this_process, progress_bar, write_line
+from ._internal.parallel import Threads, configured_backend, progress_bar, write_line
 from ._internal.types import DistributionsLike
-from .distributed import configured_backend, solve_pairs
 from .distributions import Distributions, as_distributions
 from .metrics.base import GroundMetric
 from .metrics.cost import BadDistances, checked_distances
@@ -27,7 +26,7 @@ from .transport.cohort import (
     name_bad_distances,
     pairs_of,
     scaled_points,
-    solve_in_rounds,
+    solve_pairs,
 )
 from .transport.neighbors import NeighborSearch, pruned_distances
 from .transport.problem import Masses
@@ -244,11 +243,7 @@ def _solve_all(
         if isinstance(solver, Exact) and single and not has_few_components(metric):
             return solver, _between_single_points(cohorts, first, second, metric)
         pairs = pairs_of(solver, cohorts, first, second, metric, threads)
-        backend = None if in_this_process() else configured_backend(n_jobs)
-        if backend is None:
-            results = solve_in_rounds(pairs, threads, done=bar.update, found=found)
-        else:
-            results = solve_pairs(pairs, threads, backend, done=bar.update, found=found)
+        results = solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, found=found)
     return pairs.solver if isinstance(pairs, SolverPairs) else solver, results
 
 

@@ -120,15 +120,6 @@ def test_truth_values_and_numbers_are_no_classes_together():
     assert learner().fit(D, LABELS == "u").classes_.tolist() == [False, True]
 
 
-def test_groups_that_read_the_same_are_still_two():
-    search = gm.GroundMetricLearnerCV(learner(), margins=[1.0], strengths=[0.1], validation=2, random_state=0)
-    groups = [1, "1", 2, "2", 3, "3", 4, "4"]
-    labels = ["u", "v"] * 4
-    assert search.fit(D, labels, groups=groups).metric_.n_features == 2
-    with pytest.raises(ValueError, match=r"groups has shape \(8, 1\): .* a single column"):
-        search.fit(D, labels, groups=pd.DataFrame({"patient": groups}))
-
-
 @pytest.mark.parametrize(
     "make",
     [

@@ -88,9 +88,9 @@ def test_the_ensemble_is_compared_with_a_single_learner_and_the_baselines(cells,
 
 def test_methods_are_what_learn_fits():
     cohort = Labelled(*gm.datasets.synth_2d(0), None, "variance", [])
-    methods = make_methods(["groundmetric", "single", "defaults", "learned"], cohort, 3)
+    methods = make_methods(["groundmetric", "single", "defaults"], cohort, 3)
     kinds = [type(method.method).__name__ for method in methods.values()]
-    assert kinds == ["TransportClassifier", "GroundMetricLearner", "GroundMetricLearner", "GroundMetricLearnerCV"]
+    assert kinds == ["TransportClassifier", "GroundMetricLearner", "GroundMetricLearner"]
     assert methods["groundmetric"].takes_groups  # patients are handed over
     assert USUAL[0] == "groundmetric"
 
@@ -127,7 +127,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatc
     assert "--resume" in capsys.readouterr().err
     # what was fitted is not fitted again
     with monkeypatch.context() as patch:
-        patch.setattr("groundmetric.evaluation._tasks.attempt_task", interrupt)
+        patch.setattr("groundmetric.evaluation._run.fit_and_score", interrupt)
         patch.setattr(evaluating, "draw", lambda *_: [])
         assert cli.main([*command, "--resume"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -155,7 +155,7 @@ def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys,
             ["--label", "arm", "--group", "person", "--cv", "k-fold", "--n-splits", "3"],
             "class 'x' has 2 groups ('P0', 'P1'), but 3 are needed",
         ),
-        (["--methods", "defaults,svm"], "no method is called 'svm': expected some of groundmetric, single, learned, "),
+        (["--methods", "defaults,svm"], "no method is called 'svm': expected some of groundmetric, single, "),
         (["--genes", "good"], "--genes is 'good', which is neither a rule nor a column of var"),
         (["--group", "cell_type"], "is in several groups of obs['cell_type']"),
         (["--min-cells", "100"], "at least two labels are needed"),
@@ -165,7 +165,7 @@ def test_bad_input_is_said_before_the_long_work(cells, tmp_path, monkeypatch, ca
     def refuse(*_):
         raise AssertionError("the long work has begun")
 
-    monkeypatch.setattr("groundmetric.evaluation._tasks.attempt_task", refuse)
+    monkeypatch.setattr("groundmetric.evaluation._run.fit_and_score", refuse)
     assert cli.main(["evaluate", str(cells), *QUICK, *change, "-o", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err
     assert expected in told

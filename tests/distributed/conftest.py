@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric import distributed as tasks
+from groundmetric.transport import cohort as cohorts
 
 
 @pytest.fixture
 def eager(monkeypatch):
     """Every distance matrix is worth sending away, in many tasks."""
-    monkeypatch.setattr(tasks, "_SECONDS", 2e-4)
+    monkeypatch.setattr(cohorts, "_SECONDS", 2e-4)
 
 
 @pytest.fixture(scope="session")

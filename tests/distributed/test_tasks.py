@@ -11,16 +11,17 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
-from groundmetric import distributed as tasks
-from groundmetric._internal.executor import Threads
-from groundmetric.distributed import (
+from groundmetric._internal import parallel
+from groundmetric._internal.parallel import (
     ClusterWarning,
     DaskBackend,
     JoblibBackend,
     OtherVersionError,
+    Threads,
     configured_backend,
-    run,
+    run_tasks,
 )
+from groundmetric.transport import cohort as cohorts
 
 
 def test_a_process_that_dies_or_errs_is_replaced(tmp_path):
@@ -38,7 +39,7 @@ def test_a_process_that_dies_or_errs_is_replaced(tmp_path):
 
     given = [("fine", 0), ("errs", 1), ("dies", 2), ("fine", 3)]
     with joblib.parallel_config(backend="loky", n_jobs=2), pytest.warns(ClusterWarning, match="computed again"):
-        answers = dict(run(unlucky, given, JoblibBackend(2)))
+        answers = dict(JoblibBackend(2).run(unlucky, given))
     assert answers == {number: number for number in range(4)}
 
 
@@ -48,7 +49,13 @@ def test_what_fails_in_every_process_is_raised():
         pytest.warns(ClusterWarning, match="ZeroDivisionError"),
         pytest.raises(ZeroDivisionError),
     ):
-        dict(run(lambda task: 1 // task, [0], JoblibBackend(2)))
+        dict(JoblibBackend(2).run(lambda task: 1 // task, [0]))
+
+
+def test_tasks_run_here_or_in_processes():
+    assert list(run_tasks(abs, [-1, 2], 1)) == [(0, 1), (1, 2)]
+    pids = dict(run_tasks(lambda task: os.getpid(), [0, 1], 2))
+    assert os.getpid() not in pids.values()
 
 
 def test_a_backend_is_used_where_processes_were_asked_for():
@@ -92,16 +99,16 @@ def wait_for_both(client):
 @pytest.fixture
 def on_dask(client, eager, monkeypatch):
     """The two workers, the tasks that were sent, and what to do when so many were."""
-    monkeypatch.setattr(tasks, "_SECONDS", 5e-4)
+    monkeypatch.setattr(cohorts, "_SECONDS", 5e-4)
     wait_for_both(client)
-    sent, actions, inner = [], {}, tasks._DaskRun._submit
+    sent, actions, inner = [], {}, DaskBackend._submit
 
-    def submit(self, task):
+    def submit(self, function, task):
         sent.append(task)
         actions.pop(len(sent), lambda: None)()
-        return inner(self, task)
+        return inner(self, function, task)
 
-    monkeypatch.setattr(tasks._DaskRun, "_submit", submit)
+    monkeypatch.setattr(DaskBackend, "_submit", submit)
     with joblib.parallel_config(backend="dask", client=client):
         yield sent, actions
 
@@ -156,7 +163,7 @@ def test_few_tasks_are_sent_ahead(client):
             taken.append(number)
             return number
 
-    answers = run(abs, Slow(), DaskBackend(client))
+    answers = DaskBackend(client).run(abs, Slow())
     next(answers)
     assert len(taken) < 20
     answers.close()
@@ -183,13 +190,13 @@ def only_in(pid):
 @noisy
 def test_what_fails_on_every_worker_is_computed_here(client):
     with pytest.warns(ClusterWarning, match="no luck"):
-        assert dict(run(only_in(os.getpid()), [1, 2], DaskBackend(client))) == {0: 2, 1: 3}
+        assert dict(DaskBackend(client).run(only_in(os.getpid()), [1, 2])) == {0: 2, 1: 3}
 
 
 @noisy
 def test_an_error_that_is_everywhere_is_raised(client):
     with pytest.raises(ZeroDivisionError):
-        dict(run(lambda task: 1 // task, [0], DaskBackend(client)))
+        dict(DaskBackend(client).run(lambda task: 1 // task, [0]))
 
 
 @noisy
@@ -201,10 +208,10 @@ def test_tasks_that_end_every_worker_are_an_error(client, monkeypatch):
         assert os.getpid() != here  # never this process: it would take the other tests with it
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(tasks, "_NO_WORKERS", 60.0)
+    monkeypatch.setattr(parallel, "_NO_WORKERS", 60.0)
     wait_for_both(client)
     with pytest.raises(RuntimeError, match="want of memory"):
-        dict(run(end_the_worker, [0], DaskBackend(client)))
+        dict(DaskBackend(client).run(end_the_worker, [0]))
 
 
 ONE_THREAD = {"threads_per_worker": 1, "processes": False, "dashboard_address": None, "silence_logs": 50}
@@ -216,12 +223,12 @@ def test_without_a_scheduler_it_goes_on_here():
         client = distributed.Client(cluster, set_as_default=False)
         client.close()
         with pytest.warns(ClusterWarning, match="cannot be reached"):
-            assert dict(run(abs, [-3], DaskBackend(client))) == {0: 3}
+            assert dict(DaskBackend(client).run(abs, [-3])) == {0: 3}
 
 
 @noisy
 def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(cohort, eager, serial, monkeypatch):
-    monkeypatch.setattr(tasks, "_NO_WORKERS", 1.0)
+    monkeypatch.setattr(parallel, "_NO_WORKERS", 1.0)
     with (
         distributed.LocalCluster(n_workers=0, **ONE_THREAD) as cluster,
         distributed.Client(cluster) as client,
@@ -237,8 +244,8 @@ def test_without_workers_it_goes_on_here_after_one_wait_and_one_warning(cohort, 
 
 @noisy
 def test_workers_that_are_all_lost_are_waited_for_once(monkeypatch):
-    monkeypatch.setattr(tasks, "_NO_WORKERS", 1.0)
-    monkeypatch.setattr(tasks, "_FETCH", 1.0)  # answers that went with their worker
+    monkeypatch.setattr(parallel, "_NO_WORKERS", 1.0)
+    monkeypatch.setattr(parallel, "_FETCH", 1.0)  # answers that went with their worker
     here = threading.get_ident()
     with (
         distributed.LocalCluster(n_workers=1, **ONE_THREAD) as cluster,
@@ -246,7 +253,7 @@ def test_workers_that_are_all_lost_are_waited_for_once(monkeypatch):
         warnings.catch_warnings(record=True) as told,
     ):
         warnings.simplefilter("always")
-        answers = run(lambda task: threading.get_ident(), list(range(20)), DaskBackend(client))
+        answers = DaskBackend(client).run(lambda task: threading.get_ident(), list(range(20)))
         assert next(answers)[1] != here
         cluster.scale(0)
         rest = [thread for _, thread in answers]
@@ -280,6 +287,6 @@ def test_workers_of_another_version_are_refused(client, on_dask, cohort, version
 
 
 def test_a_worker_of_another_version_that_joins_later_is_refused(monkeypatch):
-    assert tasks._on_worker(abs, -3, "9.9") == (gm.__version__, None)
+    assert parallel._on_worker(abs, -3, "9.9") == (gm.__version__, None)
     with pytest.raises(OtherVersionError, match=r"one that has joined has groundmetric 9\.9"):
-        tasks._check_versions({"one that has joined": "9.9"})
+        parallel._check_versions({"one that has joined": "9.9"})

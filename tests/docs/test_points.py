@@ -52,7 +52,7 @@ def check_survival(names):
     found = gm.evaluation.concordance_index(names["table"].iloc[60:], names["risk"])
     assert found > 0.65
     assert set(np.argsort(-names["model"].metric_.importance())[:4]) >= {0, 1, 2}
-    assert names["weights"]["certain triplets"] == max(names["weights"].values()) > 0.8
+    assert names["weights"]["triplets with known order"] == max(names["weights"].values()) > 0.8
 
 
 def check_transport(names):

@@ -13,7 +13,7 @@ from groundmetric import (
     TransportSurvival,
 )
 from groundmetric._internal.files import Damaged
-from groundmetric.ensemble import io
+from groundmetric.ensemble.fit import VERSION, Predictor
 from groundmetric.estimators.predictor import load_predictor, unpack_predictor
 
 from ..estimators.cohorts import cohort
@@ -90,11 +90,11 @@ def test_a_truncated_file_is_an_error(models, tmp_path, share):
         load_predictor(path)
 
 
-@pytest.mark.parametrize(("version", "match"), [(io.VERSION + 1, "update"), (1, "fit again")])
+@pytest.mark.parametrize(("version", "match"), [(VERSION + 1, "update"), (1, "fit again")])
 def test_other_versions_are_named(models, tmp_path, monkeypatch, version, match):
     path = tmp_path / "model.gmp"
     with monkeypatch.context() as patch:
-        patch.setattr(io, "VERSION", version)
+        patch.setattr("groundmetric.ensemble.fit.VERSION", version)
         models["classes"].save(path)
     with pytest.raises(ValueError, match=match):
         load_predictor(path)
@@ -277,7 +277,7 @@ def test_estimators_of_another_target_are_an_error(models):
 def test_the_reader_of_arrays_raises_damaged(models):
     description, arrays = forged(models["classes"], replaced("weights", with_first(np.nan)))
     with pytest.raises(Damaged):
-        io.unpack_predictor(description["predictor"], arrays, 5)
+        Predictor.unpack(description["predictor"], arrays, 5)
 
 
 def test_another_kind_is_named(models, tmp_path):

@@ -6,8 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from groundmetric.ensemble import Classes, Numbers, Survival
-from groundmetric.ensemble.targets import centre_within, fit_logistic
-from groundmetric.supervision.survival import SurvivalTimes
+from groundmetric.ensemble.geometry import centre_within
+from groundmetric.ensemble.stacking import fit_logistic
+from groundmetric.learning.survival import SurvivalTimes
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 4))

@@ -106,7 +106,7 @@ def test_weights_of_modalities_are_sums_over_views_and_distances_weighted_sums()
         assert sum(views) == pytest.approx(weight)
     assert_allclose(found.predict_proba(new).sum(axis=1), 1.0)
     views = [found.view_weights_[name] * view.distances for name, (_, view) in zip(
-        found.fitted_.view_names, found.fitted_.views, strict=True
+        found.ensemble_.fitted_.view_names, found.ensemble_.fitted_.views, strict=True
     )]  # fmt: skip
     assert_allclose(found.distances_, sum(views), atol=1e-12)
     between = found.distances(X)
@@ -164,7 +164,7 @@ def test_groups_and_strata_are_passed_on():
     patients = np.arange(16) // 2
     found = MultimodalClassifier(SMALL, random_state=0).fit(X, y, groups=patients, strata=np.arange(16) // 8)
     assert_array_equal(found.folds_[::2], found.folds_[1::2])
-    assert_array_equal(np.bincount(found.fitted_.target.strata), [8, 8])
+    assert_array_equal(np.bincount(found.ensemble_.fitted_.target.strata), [8, 8])
 
 
 def test_bad_input_is_refused():

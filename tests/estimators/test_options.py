@@ -7,8 +7,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import groundmetric as gm
-from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Nearest
-from groundmetric.penalties import Frobenius, GroupLasso, Lasso
+from groundmetric.learning import Checkpoint, Classes, EarlyStopping, Frobenius, GroupLasso, Lasso, Nearest
 from groundmetric.transport import Exact
 
 # Options that are not the default, each of which changes what is learned or what is left of it.

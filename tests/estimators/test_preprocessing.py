@@ -63,7 +63,7 @@ def test_it_has_what_the_method_has(cohort):
     assert logistic.predict_proba(D).shape == (12, 2)
     assert logistic.classes_.tolist() == [0, 1]
     assert not hasattr(SelectedFeatures(gm.baselines.Euclidean()), "predict_proba")
-    assert SelectedFeatures(gm.GroundMetricLearnerCV()).takes_groups
+    assert SelectedFeatures(gm.TransportClassifier()).takes_groups
     assert not SelectedFeatures(gm.GroundMetricLearner()).takes_groups
     assert SelectedFeatures(gm.baselines.Euclidean()).uses_labels == getattr(
         gm.baselines.Euclidean(), "uses_labels", True
@@ -72,11 +72,9 @@ def test_it_has_what_the_method_has(cohort):
 
 def test_a_comparison_gives_it_groups_and_scores(cohort):
     D, y = cohort
-    search = gm.GroundMetricLearnerCV(
-        gm.GroundMetricLearner(max_epochs=2), margins=[1.0], strengths=[0.1], validation=2, random_state=0
-    )
+    ensemble = gm.TransportClassifier(gm.GroundMetricEnsemble(2, kinds=["anova"]), random_state=0)
     methods = {
-        "search": SelectedFeatures(search, 2),
+        "ensemble": SelectedFeatures(ensemble, 2),
         "logistic": SelectedFeatures(gm.baselines.PseudobulkLogistic(), 2),
     }
     groups = np.repeat(np.arange(6), 2).tolist()
@@ -135,7 +133,6 @@ def test_a_bare_step_says_how_to_do_it(cohort):
         gm.TransportKNeighborsRegressor(3),
         gm.TransportClassifier(gm.GroundMetricEnsemble(2, kinds=["anova"]), random_state=0),
         gm.GroundMetricEnsemble(2, kinds=["anova"], random_state=0),
-        gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=2), margins=[1.0], strengths=[0.1], random_state=0),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )

@@ -13,7 +13,7 @@ from groundmetric.datasets import make_survival
 from groundmetric.estimators.predictor import unpack_predictor
 from groundmetric.evaluation import concordance_index
 from groundmetric.learning import survival_percentiles
-from groundmetric.supervision.survival import SurvivalTimes, kaplan_meier
+from groundmetric.learning.survival import SurvivalTimes, kaplan_meier
 
 SMALL = GroundMetricEnsemble(4, kinds=["univariate", "anova"])
 

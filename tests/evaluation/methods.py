@@ -1,7 +1,5 @@
 """Small methods to be judged. They are made inside functions, so that they reach child processes by value."""
 
-import time
-
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -71,36 +69,6 @@ def failing(when="always", message="no good"):
             return np.ones((len(A), len(A if B is None else B)))
 
     return Failing(when, message)
-
-
-def slow(seconds=1000.0):
-    class Slow(BaseEstimator):
-        def __init__(self, seconds=1000.0):
-            self.seconds = seconds
-
-        def fit(self, D, y):
-            time.sleep(self.seconds)
-            return self
-
-        def distances(self, A, B=None, *, n_jobs=None):
-            return np.ones((len(A), len(A if B is None else B)))
-
-    return Slow(seconds)
-
-
-def greedy(megabytes=3000):
-    class Greedy(BaseEstimator):
-        def __init__(self, megabytes=3000):
-            self.megabytes = megabytes
-
-        def fit(self, D, y):
-            self.waste_ = np.ones(self.megabytes * 125_000)
-            return self
-
-        def distances(self, A, B=None, *, n_jobs=None):
-            return np.ones((len(A), len(A if B is None else B)))
-
-    return Greedy(megabytes)
 
 
 def oracle(classes, truth):

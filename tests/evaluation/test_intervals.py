@@ -11,7 +11,7 @@ from groundmetric.baselines import Euclidean
 from groundmetric.evaluation import compare, folds, leave_one_group_out, shuffled, vote
 from groundmetric.evaluation.intervals import INFLATION, Predictions, difference, interval, wilson_ends
 from groundmetric.evaluation.scores import SCORES, auc_influence, score_codes
-from groundmetric.supervision.splits import rounds_of
+from groundmetric.learning.splits import rounds_of
 
 
 def predictions(codes, probabilities, units=None, test_share=0.2):

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from groundmetric import TransportKNeighborsClassifier
-from groundmetric._internal.executor import InterruptedWarning
-from groundmetric.evaluation._run import Cohort, Protocol, Result, attempt
+from groundmetric._internal.parallel import InterruptedWarning
+from groundmetric.evaluation._run import Cohort, Protocol, Result, Task, attempt
 from groundmetric.evaluation.scores import CLUSTERING, SCORES, cluster_distributions, scores, vote
 
 from .methods import euclidean, failing, knowing, oracle, tiny_cohort
@@ -24,7 +24,7 @@ TRAIN = np.setdiff1d(np.arange(18), TEST)
 
 
 def run(method, **protocol):
-    return attempt(method, COHORT, TRAIN, TEST, Protocol(**protocol))
+    return attempt(COHORT, Protocol(**protocol), Task("method", 0, method, TRAIN, TEST))
 
 
 def test_distributions_are_voted_on_by_their_nearest():
@@ -86,7 +86,8 @@ def test_a_method_that_takes_groups_is_given_those_of_its_training_part():
             return super().fit(D, y)
 
     donors = [f"donor {place // 2}" for place in range(18)]
-    attempt(Nested(), Cohort(D, NAMES, COHORT.classes, donors), TRAIN, TEST, Protocol(points=False))
+    cohort = Cohort(D, NAMES, COHORT.classes, donors)
+    attempt(cohort, Protocol(points=False), Task("nested", 0, Nested(), TRAIN, TEST))
     assert run(Nested(), points=False).status == "ok"
     assert seen == [[donors[place] for place in TRAIN], None]
 

@@ -45,19 +45,19 @@ def test_gmt_files(tmp_path, name):
 def test_broken_gmt_files(tmp_path):
     path = tmp_path / "sets.gmt"
     path.write_text("A\tx\tB\nA\tx\tC\n")
-    with pytest.raises(ValueError, match="line 2: there is a set 'A' before"):
+    with pytest.raises(ValueError, match="line 2"):
         read_gmt(path)
     path.write_text("A B C\n")
-    with pytest.raises(ValueError, match="line 1: expected a name, a description and members"):
+    with pytest.raises(ValueError, match="line 1"):
         read_gmt(path)
 
 
 def test_names_that_do_not_fit():
     with pytest.raises(ValueError, match=r"2 features are not in the background, .*'x1'"):
         over_representation(["g1", "x1", "x2"], BACKGROUND, SETS)
-    with pytest.raises(ValueError, match="the same kind of names"):
+    with pytest.raises(ValueError, match="the same names"):
         over_representation(["ENSG1"], ["ENSG1", "ENSG2"], SETS)
-    with pytest.raises(ValueError, match="'g1' more than once"):
+    with pytest.raises(ValueError, match="more than once"):
         over_representation(["g1"], ["g1", "g1"], SETS)
     with pytest.raises(ValueError, match="no features are given"):
         over_representation([], BACKGROUND, SETS)

@@ -1,11 +1,11 @@
-"""Features and pairs of them: how much they count, where, and in which direction."""
+"""Importance of features, with the class and kind of points in which they are higher."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric.interpret import feature_pairs, read_features
+from groundmetric.interpret import read_features
 
 
 @pytest.fixture
@@ -56,20 +56,3 @@ def test_programme_genes_lead_and_are_raised_in_their_cell_type(case):
     places = [reading.features.index(gene) for gene in case.programme]
     assert set(reading.highest[places]) == {"disease"}
     assert set(reading.where[places]) == {case.acts_in}
-
-
-@pytest.mark.parametrize(("n_features", "n"), [(8, 5), (300, 12), (300, 400)])
-def test_the_strongest_pairs_are_those_of_the_full_matrix(n_features, n):
-    random = np.random.RandomState(0)
-    variances = random.uniform(0.1, 2.0, n_features)
-    components = random.normal(size=(3, n_features)) * random.exponential(size=n_features)
-    metric = gm.GroundMetric(components, variances=variances)
-    pairs = feature_pairs(metric, n)
-    full = metric.matrix() * np.sqrt(np.outer(variances, variances))
-    rows, cols = np.triu_indices(n_features, 1)
-    best = np.argsort(-np.abs(full[rows, cols]))[:n]
-    np.testing.assert_allclose(pairs.weight, 2 * full[rows, cols][best] / np.trace(full))
-    places = [[int(name.split()[1]) for name in names] for names in (pairs.first, pairs.second)]
-    np.testing.assert_allclose(2 * full[tuple(places)] / np.trace(full), pairs.weight)
-    assert np.all(np.abs(pairs.alignment) <= 1 + 1e-12)
-    assert len(pairs.table()) == len(best)

@@ -6,7 +6,7 @@ from scipy import sparse, stats
 
 import groundmetric as gm
 from groundmetric.interpret import feature_significance
-from groundmetric.interpret.significance import _bin_means, _Prior
+from groundmetric.interpret.significance import _bin_means, _discoveries, _Prior
 
 
 def cohort(seed, n=16, n_points=25, n_features=40, planted=4, shift=1.6, spread=0.4):
@@ -301,3 +301,28 @@ def test_bad_input_is_named(change, message):
     arguments = {"y": y, "n_permutations": 9} | change
     with pytest.raises(ValueError, match=message):
         feature_significance(D, arguments.pop("y"), **arguments)
+
+
+def test_if_no_feature_differs_small_q_values_are_as_rare_as_promised():
+    """Rows of the table are exchangeable; features are heavy-tailed and dependent."""
+    random, n_runs = np.random.RandomState(0), 400
+    n_called, n_family, overall = 0, 0, []
+    for _ in range(n_runs):
+        table = random.normal(size=(40, 60)) + random.normal(size=(40, 5)) @ random.normal(size=(5, 60))
+        result = _discoveries(np.abs(table) ** 3, None)
+        n_called += bool((result.q < 0.05).any())
+        n_family += bool((result.family_p <= 0.05).any())
+        overall.append(result.overall)
+    # Both are 20 or fewer in expectation, and above 34 with a probability below 0.002.
+    assert n_called <= 34
+    assert n_family <= 34
+    assert 0.4 < np.mean(overall) < 0.65  # uniform, up to ties
+
+
+def test_discoveries_of_three_arrangements_by_hand():
+    result = _discoveries(np.array([[4.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), None)
+    np.testing.assert_allclose(result.p, [1 / 3, 1.0])
+    np.testing.assert_allclose(result.family_p, [1 / 3, 1.0])
+    # Above 4: 1 value in three rows, 1 in the first row; the other rows have no ratio below 1.
+    np.testing.assert_allclose([result.overall, result.smallest], 1 / 3)
+    np.testing.assert_allclose(result.q, [2 / 3, 1.0])  # Benjamini and Hochberg

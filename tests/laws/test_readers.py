@@ -12,7 +12,6 @@ from sklearn.preprocessing import PolynomialFeatures
 import groundmetric as gm
 from groundmetric import interpret
 from groundmetric.estimators._base import class_shares, mean_values
-from groundmetric.estimators.grid import fit_in
 from groundmetric.evaluation.scores import vote_points
 from groundmetric.interpret.flows import shipping
 from groundmetric.metrics.base import Cost
@@ -248,12 +247,3 @@ def test_shipments_are_an_optimal_plan(learner, expected):
     sent, received = (D.weights[D.bounds[k] : D.bounds[k + 1]] for k in (0, 1))
     assert_allclose(plan.sum(axis=1), sent, rtol=1e-12)
     assert_allclose(plan.sum(axis=0), received, rtol=1e-12)
-
-
-@pytest.mark.parametrize("cost", ["euclidean", "manhattan", "squared"])
-def test_what_is_learned_in_a_space_keeps_its_cost(cost):
-    projection = gm.GroundMetric(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, -1.0]]))
-    learner = gm.GroundMetricLearner(2, cost=cost, max_epochs=2, random_state=0)
-    metric = fit_in(projection, learner, D, CLASSES)
-    inner, z = learner.metric_, projection.project(D.points)
-    assert_allclose(metric.distances(D.points[:5]), inner.distances(z[:5]), rtol=1e-9, atol=1e-12)

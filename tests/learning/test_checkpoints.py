@@ -20,8 +20,8 @@ from groundmetric._internal import files as safe_files
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning import checkpoint as checkpoint_files
 from groundmetric.learning.checkpoint import Checkpoints, belonging
+from groundmetric.learning.labels import OrderedTarget, Supervision
 from groundmetric.learning.training import Training
-from groundmetric.supervision import OrderedTarget, Supervision
 
 OPTIONS = {
     "plain": {},

@@ -6,11 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from groundmetric import Distributions, pairwise_distances
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.learning.model import DiagonalModel, LinearModel
 from groundmetric.learning.objective import Adam, Objective
+from groundmetric.learning.triplets import random_triplets
 from groundmetric.metrics.base import Cost
-from groundmetric.supervision import random_triplets
 
 LABELS = np.array([0, 1, 0, 1, 2, 2, 0, 1, 2])
 

@@ -6,11 +6,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from groundmetric import Distributions, GroundMetric, pairwise_distances
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
+from groundmetric.learning import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
+from groundmetric.learning.labels import OrderedTarget
 from groundmetric.learning.model import LinearModel
 from groundmetric.learning.objective import Adam, Objective
-from groundmetric.penalties import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
-from groundmetric.supervision import OrderedTarget, random_triplets
+from groundmetric.learning.triplets import random_triplets
 
 N_FEATURES = 6
 LABELS = np.array([0, 1, 0, 1, 2, 2, 0, 1, 2])

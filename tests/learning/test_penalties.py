@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
+from groundmetric.learning import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
+from groundmetric.learning.labels import ClassTarget, OrderedTarget, Supervision
 from groundmetric.learning.objective import Adam
 from groundmetric.learning.penalties import StrataVariance, has_vanished
-from groundmetric.penalties import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
-from groundmetric.supervision import ClassTarget, OrderedTarget, Supervision
 
 W = np.random.default_rng(0).normal(size=(3, 5))
 PENALTIES = [Lasso(), GroupLasso()]

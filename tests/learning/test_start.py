@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
+from groundmetric.learning.labels import ClassTarget, DistanceTarget, OrderedTarget, Supervision
 from groundmetric.learning.model import discriminants, discriminating_start
-from groundmetric.supervision import ClassTarget, DistanceTarget, OrderedTarget, Supervision
 
 N, POINTS, FEATURES = 30, 20, 6
 LABEL = np.arange(N) % 3

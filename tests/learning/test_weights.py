@@ -6,10 +6,10 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.learning.model import LinearModel
 from groundmetric.learning.objective import Objective
-from groundmetric.supervision import random_triplets
+from groundmetric.learning.triplets import random_triplets
 
 LABELS, FEATURES = np.array([0, 1, 0, 1, 2, 2]), 3
 POINTS = np.random.default_rng(0).normal(size=(30, FEATURES))

@@ -16,14 +16,14 @@ from groundmetric import (  # noqa: E402
     neural,
     pairwise_distances,
 )
-from groundmetric._internal.executor import Threads  # noqa: E402
+from groundmetric._internal.parallel import Threads  # noqa: E402
 from groundmetric.datasets import make_rings  # noqa: E402
 from groundmetric.learning import EarlyStopping, Mapped, Nearest  # noqa: E402
 from groundmetric.learning.objective import Objective  # noqa: E402
+from groundmetric.learning.triplets import random_triplets  # noqa: E402
 from groundmetric.metrics.base import Cost  # noqa: E402
 from groundmetric.neural.learner import DistanceModel, EmbeddingModel  # noqa: E402
 from groundmetric.neural.modules import StandardisedModule  # noqa: E402
-from groundmetric.supervision import random_triplets  # noqa: E402
 from groundmetric.transport import solve  # noqa: E402
 
 D, y = make_rings(8, points=6, random_state=0)

@@ -44,7 +44,7 @@ def test_it_has_what_the_method_has():
     D, y = cohort()
     logistic = PrincipalComponents(gm.baselines.PseudobulkLogistic(), 2, random_state=0).fit(D, y)
     assert logistic.predict_proba(D).shape == (12, 2)
-    assert PrincipalComponents(gm.GroundMetricLearnerCV()).takes_groups
+    assert PrincipalComponents(gm.TransportClassifier()).takes_groups
 
 
 def test_components_of_all_cells_see_every_part():

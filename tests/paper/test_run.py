@@ -44,7 +44,7 @@ def test_finished_work_is_not_done_again(folder, monkeypatch):
         raise AssertionError("done again")
 
     before = (folder / "results.md").read_text()
-    monkeypatch.setattr("groundmetric.evaluation._tasks._answer", refuse)
+    monkeypatch.setattr("paper.tasks._call", refuse)
     reproduce(["timing"], folder, quick=True)
     assert (folder / "results.md").read_text() == before
 

@@ -9,7 +9,8 @@ from scipy.spatial.distance import cdist
 
 import groundmetric as gm
 from groundmetric import pl
-from groundmetric.interpret.axes import Layout, classical_scaling, order_by_class
+from groundmetric.interpret.axes import classical_scaling, order_by_class
+from groundmetric.pl.samples import Layout
 from groundmetric.pl.style import COLOURS, write_names
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
@@ -243,11 +244,9 @@ def test_history_of_an_ensemble_draws_each_view_against_chance():
     ax = pl.history(ensemble)
     names = [text.get_text() for text in ax.get_yticklabels()]
     drawn = {name: line.get_xdata()[0] for name, line in zip(names, (k for k in ax.lines if k.get_gid()), strict=True)}
-    found = gm.interpret.view_scores(ensemble)
-    assert drawn == {"all views": found.overall, **found.scores}
-    assert set(found.scores) == set(ensemble.weights_)
+    assert drawn == {"all views": ensemble.score_, **ensemble.fitted_.view_scores}
+    assert set(names[1:]) == set(ensemble.weights_)
     assert_allclose(ax.lines[0].get_xdata(), np.log(1 / 3))  # guessing among three classes
-    assert found.overall == ensemble.score_
     assert ax.get_xlabel() == "held-out log-probability per sample"
 
 

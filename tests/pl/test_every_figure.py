@@ -17,11 +17,6 @@ from groundmetric.pl.style import percent
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, VIEWS, D, y
 
 FLOW = flow(D, D.names[0], D.names[1], FLAT, np.arange(len(D.points)) % 2)
-STABILITY = SimpleNamespace(
-    features=["signal", "noise 1"], importance=np.array([0.8, 0.2]), refits=np.array([[0.7, 0.3], [0.9, 0.1]]),
-    interval=np.array([[0.7, 0.1], [0.9, 0.3]]), selected=np.array([1.0, 0.5]), null=np.array([[0.5, 0.5]]),
-    discoveries=None, confidence=0.95,
-)  # fmt: skip
 PLOTS = {
     "points": lambda ax=None: pl.points(D, y, ax),
     "projection": lambda ax=None: pl.projection(BROAD, D, y, ax),
@@ -97,7 +92,6 @@ NAMED = {
     "history": lambda **o: pl.history(HISTORY, **o), "importance": lambda **o: pl.importance(FLAT, **o),
     "points": lambda **o: pl.points(D, y, **o), "projection": lambda **o: pl.projection(FLAT, D, y, **o),
     "scores": lambda **o: pl.scores({"a": (0.5, 0.4, 0.6)}, **o),
-    "stability": lambda **o: pl.stability(STABILITY, **o),
 }  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def test_names_of_rows_are_shown_and_masks_go_by_name():
 
 
 def test_layouts_go_by_name():
-    layout = gm.interpret.Layout(DISTANCES[[NAMES[i] for i in ORDER]], Y.iloc[ORDER])
+    layout = gm.pl.samples.Layout(DISTANCES[[NAMES[i] for i in ORDER]], Y.iloc[ORDER])
     np.testing.assert_array_equal(layout.distances, DISTANCES.to_numpy())
     assert list(layout.y) == list(Y)
     assert layout.names == NAMES
@@ -62,7 +62,7 @@ def test_layouts_go_by_name():
 
 def test_other_names_are_an_error():
     other = pd.Series(Y.to_numpy(), index=[f"t{i}" for i in range(8)])
-    for draw in (gm.pl.embedding, gm.pl.heatmap, gm.pl.clustermap, gm.interpret.Layout):
+    for draw in (gm.pl.embedding, gm.pl.heatmap, gm.pl.clustermap, gm.pl.samples.Layout):
         with pytest.raises(ValueError, match="names other than"):
             draw(DISTANCES, other)
     with pytest.raises(ValueError, match="rows and columns of different names"):

@@ -406,7 +406,7 @@ def test_unknown_keywords_are_named(cohort):
 
 def test_own_penalties_and_starts_are_stored_as_far_as_a_file_can(cohort, tmp_path):
     start = np.ones((1, 10))
-    learn_alone(cohort, genes="programme", penalty=gm.penalties.Lasso(), init=start, n_components=1)
+    learn_alone(cohort, genes="programme", penalty=gm.learning.Lasso(), init=start, n_components=1)
     cohort.write_h5ad(tmp_path / "cells.h5ad")
     kept = ad.read_h5ad(tmp_path / "cells.h5ad").uns["groundmetric"]["learner"]
     assert "Lasso" in kept["penalty"]

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import groundmetric as gm
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses
 

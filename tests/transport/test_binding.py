@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.transport import _core
 from groundmetric.transport.pairs import pair_transport
-from groundmetric.transport.problem import Masses
-from groundmetric.transport.state import no_answers
+from groundmetric.transport.problem import Masses, no_answers
 
 
 def read_only(array):

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from groundmetric import Distributions, GroundMetric, kneighbors, pairwise_distances
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.metrics.base import Cost
 from groundmetric.transport import _core
 from groundmetric.transport.pairs import pair_transport

@@ -11,13 +11,13 @@ PROGRAM = """
 import hashlib
 import numpy as np
 import groundmetric as gm
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.metrics.base import Cost
 from groundmetric.transport import _core
 from groundmetric.transport.neighbors import LowerBounds
 from groundmetric.transport.pairs import pair_transport
 from groundmetric.transport.problem import Masses
-from groundmetric.transport.products import project
+from groundmetric.transport.pairs import project
 
 rng, digest = np.random.default_rng(0), hashlib.sha256()
 

@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 import groundmetric as gm
-from groundmetric.transport import Status, groups, solve, solve_points
+from groundmetric.transport import Status, solve, solve_points
 from groundmetric.transport import large as descent
-from groundmetric.transport.groups import grouped, halving_order
+from groundmetric.transport.large import grouped, halving_order
 
 METRICS = {"euclidean": "euclidean", "manhattan": "cityblock", "squared": "sqeuclidean"}
 
@@ -19,7 +19,7 @@ METRICS = {"euclidean": "euclidean", "manhattan": "cityblock", "squared": "sqeuc
 def small_matrices(monkeypatch):
     """Let also small problems go all the way from groups of groups down to points."""
     monkeypatch.setattr(descent, "DENSE", 15 * 15)
-    monkeypatch.setattr(groups, "FEW", 8)
+    monkeypatch.setattr(descent, "FEW", 8)
 
 
 def assert_solved(x, y, a=None, b=None, cost="euclidean", rtol=1e-10):

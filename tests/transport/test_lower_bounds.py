@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundmetric._internal.executor import Threads
+from groundmetric._internal.parallel import Threads
 from groundmetric.metrics.base import Cost
 from groundmetric.transport.neighbors import LowerBounds
 from groundmetric.transport.problem import Masses

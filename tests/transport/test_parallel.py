@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_array_equal
 
-from groundmetric._internal.executor import Threads, in_batches
+from groundmetric._internal.parallel import Threads, in_batches
 
 works = arrays.arrays(np.float64, st.integers(0, 60), elements=st.integers(0, 20).map(float))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from groundmetric.transport.products import project
+from groundmetric.transport.pairs import project
 
 
 @given(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .._internal.validation import NameIndex, ParameterError, align_by_name, need, refuse_mask
-from ..supervision.labels import Ordered, resolve_target
+from ..learning.labels import Ordered, resolve_target
 from .scale import PANEL, Moments, moments
 from .source import listed, read
 

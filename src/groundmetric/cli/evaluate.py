@@ -28,7 +28,6 @@ from .options import (
     label_counts,
     log,
     new_folder,
-    positive,
     print_findings,
     write_findings,
 )
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from .._anndata.cohort import Labelled
     from ..evaluation import Comparison, PermutationTest
-    from ..supervision.splits import Split
+    from ..learning.splits import Split
 
 OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",
@@ -55,7 +54,7 @@ METHODS = (
 PERMUTATIONS = "of labels, to test the first method against chance; each costs a whole evaluation (%(default)s)"
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
 # The classifier on an ensemble, as `learn` fits it; a single learner; the same with a nested search.
-OWN = ("groundmetric", "single", "learned")
+OWN = ("groundmetric", "single")
 FORMER = {"defaults": "single"}  # names of earlier versions
 # What is compared unless other methods are named: those that take seconds rather than minutes.
 USUAL = ("groundmetric", "single", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
@@ -79,8 +78,6 @@ def add(commands: Any) -> None:
     command.add_argument("--min-cells", metavar="N", type=count, default=1,
                          help="leave out samples with fewer (%(default)s)")  # fmt: skip
     add_permutations(command, PERMUTATIONS)
-    command.add_argument("--time-limit", metavar="SECONDS", type=positive, help="for one method on one split")
-    command.add_argument("--memory-limit", metavar="MB", type=positive, help="for one method on one split (Linux)")
     command.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
     add_seed(command, "of the draw, the splits and the methods")
     add_jobs(command)
@@ -135,8 +132,7 @@ def _evaluate(options: argparse.Namespace, folder: Path, fits: Path) -> dict[str
     Splitter(options.cv, n_splits, cohort.groups, options.seed)(cohort.y)
     findings = evaluate(
         cohort, folder, methods=methods, cv=options.cv, n_splits=n_splits, n_permutations=options.permutations,
-        n_jobs=options.jobs, time_limit=options.time_limit, memory_limit=options.memory_limit, resume=fits,
-        seed=options.seed, verbose=1, log=log,
+        n_jobs=options.jobs, resume=fits, seed=options.seed, verbose=1, log=log,
     )  # fmt: skip
     return {"groundmetric": __version__, "command": "evaluate", "cells": str(options.cells), **findings}
 
@@ -176,7 +172,7 @@ class Splitter:
 
 
 def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str, Any]:
-    """Methods by name: "groundmetric" (the ensemble), "single" and "learned" (single learners), and the baselines.
+    """Methods by name: "groundmetric" (the ensemble), "single" (one metric), and the baselines.
 
     >>> import groundmetric as gm
     >>> from groundmetric._anndata.cohort import Labelled
@@ -202,9 +198,9 @@ def _names() -> tuple[str, ...]:
 
 def _method(name: str, seed: int) -> Any:
     from .. import baselines
-    from ..estimators import GroundMetricLearner, GroundMetricLearnerCV, TransportClassifier
+    from ..estimators import GroundMetricLearner, TransportClassifier
 
-    own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner, "learned": GroundMetricLearnerCV}
+    own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner}
     if FORMER.get(name, name) in own:
         return own[FORMER.get(name, name)](random_state=seed)
     if name not in baselines.BASELINES:
@@ -222,8 +218,6 @@ def evaluate(
     n_splits: int = 10,
     n_permutations: int = 0,
     n_jobs: int | None = None,
-    time_limit: float | None = None,
-    memory_limit: float | None = None,
     max_points: int | None = 2000,
     resume: Path | None = None,
     seed: int = 0,
@@ -244,7 +238,7 @@ def evaluate(
         How samples are divided, see `Splitter`.
     n_permutations : int
         Permutations of labels, to test the first method against chance; each costs a whole evaluation of it.
-    n_jobs, time_limit, memory_limit
+    n_jobs : int or None
         As in `evaluation.compare`.
     max_points : int or None
         Cells of either side of a split that are voted on at cell level.
@@ -259,8 +253,7 @@ def evaluate(
     log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
         chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=CLASS_WEIGHT,
-        max_points=max_points, clustering="test", n_jobs=n_jobs, time_limit=time_limit, memory_limit=memory_limit,
-        resume=resume, verbose=verbose,
+        max_points=max_points, clustering="test", n_jobs=n_jobs, resume=resume, verbose=verbose,
     )  # fmt: skip
     found.notes += [*cohort.notes, *_notes(cohort, max_points)]
     if "groundmetric" in methods:

@@ -162,14 +162,14 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
         found = entry["ensemble"]
         return {"scored": found["scored"], "held_out": found["scores"], "weights": found["weights"],
                 "members": found["n_members"], "interrupted": False}  # fmt: skip
-    from ..interpret.course import epochs_in_words
+    from ..interpret.importance import training_summary
 
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
     if len(loss) == 0:
         raise KeyboardInterrupt("before the first epoch was done")
     return {"epochs": len(loss), "converged": entry["converged"],
             "interrupted": len(loss) < most and not entry["converged"],
-            "loss": [float(loss[k]) for k in (0, -1)], "course": epochs_in_words(entry["history"])}  # fmt: skip
+            "loss": [float(loss[k]) for k in (0, -1)], "course": training_summary(entry["history"])}  # fmt: skip
 
 
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:

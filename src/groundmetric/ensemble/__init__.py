@@ -1,9 +1,9 @@
 """The ensemble: label-free geometry, members, views and stacking, in one fitted object."""
 
-from .fit import FittedEnsemble, Settings
+from .fit import FittedEnsemble, Predicted, Predictor, Settings
 from .geometry import Description, Geometry, Scaling
 from .members import KINDS, Member
-from .targets import Classes, Numbers, Survival, Target
+from .stacking import Classes, Numbers, Survival, Target
 from .views import EUCLIDEAN
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "Geometry",
     "Member",
     "Numbers",
+    "Predicted",
+    "Predictor",
     "Scaling",
     "Settings",
     "Survival",

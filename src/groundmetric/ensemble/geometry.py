@@ -7,7 +7,7 @@ samples get smaller, so with unequal numbers of points the number itself would a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,10 +16,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
+from .._internal.files import Damaged
 from .._internal.keyed import keyed_generator
 from ..distances import pairwise_distances
 from ..distributions import Distributions
-from .targets import centre_within
 
 # Points per distribution in means, standard deviations and quantile functions, which are cheap.
 _MAX_MARGINAL_POINTS = 1000
@@ -94,6 +94,24 @@ class Scaling:
         few = drawn.equalize(self.n_points, random_state=self.seed)
         return Description(self, drawn, few, D.sizes)
 
+    def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Add the arrays of the transformation, and return the numbers that JSON holds."""
+        arrays |= {f"{prefix}.centre": self.centre, f"{prefix}.scale": self.scale}
+        if self.axes is not None:
+            arrays[f"{prefix}.axes"] = self.axes
+        return {name: getattr(self, name) for name in ("seed", "n_points", "n_marginal_points", "width")}
+
+    @classmethod
+    def unpack(cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, n_features: int | None) -> Scaling:
+        """Return the transformation that `pack` was given, validated."""
+        centre = read.numbers(f"{prefix}.centre", n_features)
+        scale = read.scales(f"{prefix}.scale", centre.size)
+        axes = read.numbers(f"{prefix}.axes", None, centre.size) if f"{prefix}.axes" in read.arrays else None
+        counts, width = [int(entry[name]) for name in ("n_points", "n_marginal_points")], float(entry["width"])
+        if min(counts) < 1 or not (np.isfinite(width) and width > 0):
+            raise Damaged("numbers of points or the width are not positive")
+        return cls(int(entry["seed"]), counts[0], counts[1], centre, scale, axes, width)
+
     def frequencies(self, bandwidth: float, n_components: int) -> np.ndarray:
         """Return the random frequencies of a mean embedding."""
         random = keyed_generator(self.seed, "frequencies", bandwidth)
@@ -125,6 +143,11 @@ class Description:
     def small(self) -> np.ndarray:
         """Indices of distributions with fewer points than others are compared with."""
         return np.flatnonzero(self.sizes < self.scaling.n_points)
+
+    def pack(self, used: np.ndarray, prefix: str, arrays: dict[str, np.ndarray]) -> None:
+        """Add the arrays of some features, in ascending order, that `StoredDescription` reads."""
+        arrays |= {f"{prefix}.used": used, f"{prefix}.quantiles": self.quantiles_of(used)}
+        pack_distributions(self.columns(used), prefix, arrays)
 
     def columns(self, columns: np.ndarray) -> Distributions:
         """Return the points for transport with these standardised features."""
@@ -187,6 +210,37 @@ class Description:
                 values = standardise(D.points[rows][:, block], scaling.centre[block], scaling.scale[block])
                 quantiles[d, :, low : low + _BLOCK] = _quantiles(values, masses, levels)
         return quantiles
+
+
+class StoredDescription(Description):
+    """Training distributions of a file: standardised points and quantile functions of the features that members use.
+
+    Attributes
+    ----------
+    used : array of int
+        These features, in ascending order.
+    """
+
+    def __init__(self, scaling: Scaling, used: np.ndarray, points: Distributions, quantiles: np.ndarray) -> None:
+        super().__init__(scaling, points, points, points.sizes)
+        self.used, self.used_quantiles = used, quantiles
+
+    def columns(self, columns: np.ndarray) -> Distributions:
+        return self.few.with_points(self.few.points[:, np.searchsorted(self.used, columns)])
+
+    def quantiles_of(self, columns: np.ndarray) -> np.ndarray:
+        return self.used_quantiles[:, :, np.searchsorted(self.used, columns)]
+
+    @classmethod
+    def unpack(cls, read: ArrayReader, scaling: Scaling, prefix: str, n: int) -> StoredDescription | None:
+        """Return the description that `Description.pack` was given, validated; None where there are no members."""
+        if f"{prefix}.used" not in read.arrays:
+            return None
+        used = read.indices(f"{prefix}.used", scaling.scale.size)
+        if np.any(np.diff(used) <= 0):
+            raise Damaged("features of members are not in ascending order")
+        quantiles = read.numbers(f"{prefix}.quantiles", n, None, used.size)
+        return cls(scaling, used, read.distributions(prefix, n, used.size), quantiles)
 
 
 class Geometry:
@@ -277,6 +331,20 @@ class Marginals:
         return cls(partners, values)
 
 
+def centre_within(rows: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:
+    """Subtract the mean of all rows or, with strata, of the rows of the same stratum.
+
+    >>> centre_within(np.array([1.0, 3.0, 10.0]), np.array([0, 0, 1])).tolist()
+    [-1.0, 1.0, 0.0]
+    """
+    if strata is None:
+        return rows - rows.mean(axis=0)
+    centred = np.array(rows, dtype=np.result_type(rows, np.float32))
+    for stratum in np.unique(strata):
+        centred[strata == stratum] -= rows[strata == stratum].mean(axis=0)
+    return centred
+
+
 def standardise(points: Any, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return dense float64 points in units of the scale; constant features (infinite scale) become 0."""
     dense = points.toarray() if sparse.issparse(points) else points
@@ -290,3 +358,65 @@ def _quantiles(values: np.ndarray, masses: np.ndarray | None, levels: np.ndarray
     below = np.cumsum(masses[order], axis=0) / masses.sum()
     rows = np.stack([np.argmax(below >= level - 1e-12, axis=0) for level in levels])
     return np.take_along_axis(np.take_along_axis(values, order, axis=0), rows, axis=0)
+
+
+def pack_distributions(D: Distributions, prefix: str, arrays: dict[str, np.ndarray]) -> None:
+    """Add the arrays that `ArrayReader.distributions` reads."""
+    # "order" are the rows of the input that the points come from: a report looks up the cell types of drawn cells.
+    for name in ("bounds", "weights", "uniform", "points", "order"):
+        arrays[f"{prefix}.{name}"] = np.asarray(getattr(D, name))
+
+
+class ArrayReader:
+    """Arrays of a file, validated before they are used; whatever is wrong raises `Damaged`."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.arrays = arrays
+
+    def numbers(self, name: str, *shape: int | None) -> np.ndarray:
+        """Return finite numbers of this shape; None stands for any length."""
+        values = self.arrays[name]
+        fits = values.ndim == len(shape) and all(
+            wanted in (None, length) for length, wanted in zip(values.shape, shape, strict=True)
+        )
+        if not fits or values.dtype.kind != "f" or not np.isfinite(values).all():
+            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected finite numbers of {shape}")
+        return values
+
+    def scales(self, name: str, n: int) -> np.ndarray:
+        """Return n positive numbers, which may be infinite."""
+        values = self.arrays[name]
+        if values.shape != (n,) or values.dtype.kind != "f" or not np.all(values > 0):
+            raise Damaged(f"{name} are not {n} positive numbers")
+        return values
+
+    def mask(self, name: str, n: int) -> np.ndarray:
+        """Return a mask of length n."""
+        values = self.arrays[name]
+        if values.shape != (n,) or values.dtype != bool:
+            raise Damaged(f"{name} has {values.dtype} of shape {values.shape}: expected a mask of shape ({n},)")
+        return values
+
+    def indices(self, name: str, limit: int) -> np.ndarray:
+        """Return whole numbers from 0 to below the limit."""
+        values = self.arrays[name]
+        if values.ndim != 1 or values.dtype.kind not in "iu" or not np.all((values >= 0) & (values < limit)):
+            raise Damaged(f"{name} are not indices below {limit}")
+        return values.astype(np.intp)
+
+    def distributions(self, prefix: str, n: int, n_features: int) -> Distributions:
+        """Return n distributions with this number of features."""
+        bounds = self.arrays[f"{prefix}.bounds"]
+        if bounds.shape != (n + 1,) or bounds.dtype.kind not in "iu" or bounds[0] != 0 or np.any(np.diff(bounds) < 1):
+            raise Damaged(f"{prefix}.bounds do not divide points into {n} distributions")
+        n_points = int(bounds[-1])
+        points = self.numbers(f"{prefix}.points", n_points, n_features)
+        weights = self.numbers(f"{prefix}.weights", n_points)
+        if np.any(weights < 0) or not np.allclose(np.add.reduceat(weights, bounds[:-1]), 1.0):
+            raise Damaged(f"{prefix}.weights are not masses of sum 1")
+        order = self.indices(f"{prefix}.order", np.iinfo(np.int64).max)
+        if order.size != n_points or np.unique(order).size < n_points:
+            raise Damaged(f"{prefix}.order are not {n_points} different row numbers")
+        D = Distributions(points, np.repeat(np.arange(n), np.diff(bounds)))
+        D.weights, D.uniform, D.order = weights, self.mask(f"{prefix}.uniform", n), order
+        return D

@@ -25,8 +25,8 @@ import numpy as np
 from .._internal.keyed import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
-from .geometry import Geometry, Marginals
-from .targets import Classes, Target, centre_within
+from .geometry import Geometry, Marginals, centre_within
+from .stacking import Target
 
 Design = list[tuple[int, ...]]
 # Blocks of the Steiner systems S(3, 4, 8) and S(3, 4, 10): sets of four folds such that any three folds are in exactly
@@ -75,20 +75,8 @@ def assign_folds(target: Target, groups: np.ndarray, names: Sequence[Any], n_fol
     seed : int
         Seed of the order.
     """
-    n_groups = int(groups.max()) + 1
-    n_folds, order = min(n_folds, n_groups), keyed_uniform(names, seed, "fold")
-    keys = target.fold_keys(groups)
-    fold_of_group = np.empty(n_groups, dtype=np.intp)
-    if isinstance(target, Classes):
-        dealt = sorted(range(n_groups), key=lambda g: (keys[g], order[g]))
-        fold_of_group[dealt] = np.arange(n_groups) % n_folds
-    else:
-        # Groups of similar labels are dealt to different folds: each run of n_folds groups has one in every fold.
-        ranked = sorted(range(n_groups), key=lambda g: (keys[g], order[g]))
-        for start in range(0, n_groups, n_folds):
-            run = sorted(ranked[start : start + n_folds], key=lambda g: order[g])
-            fold_of_group[run] = np.arange(len(run))
-    return fold_of_group[groups]
+    order = keyed_uniform(names, seed, "fold")
+    return target.deal(groups, order, min(n_folds, len(names)))[groups]
 
 
 def choose_design(
@@ -211,22 +199,20 @@ def train_members(
     return members
 
 
-def separation(marginals: Marginals, target: Any, rows: np.ndarray, n: int) -> np.ndarray:
+def separation(marginals: Marginals, target: Target, rows: np.ndarray, n: int) -> np.ndarray:
     """Return a moderated t statistic per feature: distance to unlike minus distance to like distributions.
 
     With numbers, the contrast of a distribution weighs its partners by how much farther apart their labels are, within
-    strata where given. The
-    standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu 2001): of a few
-    distributions, some features have a small error by chance.
+    strata where given. The standard error is moderated by adding its median over features (Tusher, Tibshirani & Chu
+    2001): of a few distributions, some features have a small error by chance.
     """
     place = np.full(n, -1)
     place[rows] = np.arange(rows.size)
-    labels = target.codes if isinstance(target, Classes) else centre_within(target.values, target.strata)
     gains = []
     for i, row in enumerate(rows):
         partners = place[marginals.partners[row]]
         inside = partners >= 0
-        contrast = _contrast(target, labels, i, partners[inside])
+        contrast = target.contrast(i, partners[inside])
         if contrast is not None:
             values = marginals.values[row] if inside.all() else marginals.values[row][inside]
             gains.append(contrast.astype(np.float32) @ values)
@@ -237,33 +223,10 @@ def separation(marginals: Marginals, target: Any, rows: np.ndarray, n: int) -> n
     return stacked.mean(axis=0) / (error + np.median(error) + 1e-9)
 
 
-def _contrast(target: Any, labels: np.ndarray, i: int, partners: np.ndarray) -> np.ndarray | None:
-    """Return weights of the partners, of sum 0: unlike ones minus like ones; None if only one of both occurs."""
-    if not isinstance(target, Classes):
-        gaps = np.abs(labels[partners] - labels[i])
-        centred = gaps - gaps.mean() if gaps.size else gaps
-        total = np.abs(centred).sum()
-        return centred / total if total > 0 else None
-    codes, own = labels[partners], labels[i]
-    like = codes == own
-    others = [codes == c for c in np.unique(codes) if c != own]
-    if not like.any() or not others:
-        return None
-    weights = np.zeros(codes.size)
-    weights[like] = -1.0 / like.sum()
-    for unlike in others:
-        weights[unlike] = 1.0 / (unlike.sum() * len(others))
-    return weights
-
-
-def _anova_weights(quantiles: np.ndarray, target: Any) -> np.ndarray:
+def _anova_weights(quantiles: np.ndarray, target: Target) -> np.ndarray:
     """Return weights by the variance of the quantile functions that labels explain, over the residual variance."""
     n, n_quantiles, n_features = quantiles.shape
-    if isinstance(target, Classes):
-        columns = (target.codes[:, None] == np.unique(target.codes)).astype(np.float64)
-    else:
-        columns = target.values[:, None]
-    columns = centre_within(columns, target.strata)
+    columns = centre_within(target.regressors(), target.strata)
     basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     basis = basis[:, sizes > 1e-9 * max(sizes[0], 1e-300)]
     centred = centre_within(quantiles.reshape(n, -1), target.strata)

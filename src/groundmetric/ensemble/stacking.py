@@ -1,16 +1,34 @@
-"""Stacking: kernel models of all views, and their weights, by nested cross-validation."""
+"""Targets (classes, numbers, survival times) and stacking: kernel models of all views by nested cross-validation.
+
+A target holds the labels of a set of distributions, with their model, likelihood and score. `subset` returns the target
+of some of them, which knows no other label: whatever is fitted for a cross-validation fold receives the subset of the
+other folds, so that it cannot use a label of the fold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.special import softmax
 
-from .geometry import Description
-from .targets import Target
-from .views import View
+from .._internal.files import Damaged
+from ..learning.labels import binary_unit
+from ..learning.survival import SurvivalTimes, expected_percentiles
+from .geometry import ArrayReader, centre_within
 
+if TYPE_CHECKING:
+    from .views import View
+
+# Probabilities below this count as this much in scores, so that a single surprise does not decide.
+_FLOOR = 1e-3
+# Ridge of the intercept of logistic regression: small, but enough to keep the Hessian regular.
+_INTERCEPT_RIDGE = 1e-3
+_MAX_NEWTON_STEPS = 30
 # Inverse penalties of kernel models, for kernels of mean variance 1.
 STRENGTHS = np.array([0.03, 0.3, 3.0, 30.0, 300.0, 3000.0])
 # Eigenvectors of a kernel that a model uses at most.
@@ -18,6 +36,369 @@ _MAX_AXES = 64
 # Gains over chance count at least this much in stacking weights: of few samples they are chance themselves.
 _MIN_GAIN, _MIN_GAIN_TIMES_N = 0.02, 2.0
 _GAIN_POWER = 2.0
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Class labels.
+
+    Attributes
+    ----------
+    codes : array of int of shape (n_distributions,)
+        Class of each distribution as index of the sorted classes.
+    n_classes : int
+        Number of classes, whether or not all occur in a subset.
+    strata : array of int of shape (n_distributions,) or None
+        Stratum (batch) of each distribution: classes have equal weight within each stratum.
+    """
+
+    codes: np.ndarray
+    n_classes: int
+    strata: np.ndarray | None = None
+    kind = "classes"  # target of the `GroundMetricLearner` that trains "learned" members
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Labels that a metric is trained on: codes, or numbers relative to the mean of their stratum."""
+        return self.codes
+
+    def subset(self, rows: np.ndarray) -> Classes:
+        """Return the target of these distributions, without any information about the others."""
+        return Classes(self.codes[rows], self.n_classes, None if self.strata is None else self.strata[rows])
+
+    def relabelled(self, labels: np.ndarray) -> Classes:
+        """Return the target with permuted labels of the same distributions."""
+        return replace(self, codes=np.asarray(labels))
+
+    def without_labels(self) -> Classes:
+        """Return a target of no distribution with the units of this one, which is enough to predict."""
+        return self.subset(np.empty(0, dtype=np.intp))
+
+    def pack(self) -> dict[str, Any]:
+        """Return what `unpack_target` needs to restore `without_labels`."""
+        return {"kind": "Classes", "n_classes": self.n_classes}
+
+    def empty(self, *shape: int) -> np.ndarray:
+        """Return an array for predictions of `shape` distributions."""
+        return np.empty((*shape, self.n_classes))
+
+    def decode(self, predictions: np.ndarray) -> np.ndarray:
+        """Return predictions in the units of the labels."""
+        return predictions
+
+    encode = decode  # the inverse
+
+    def weights(self, inside: np.ndarray | None = None) -> np.ndarray:
+        """Return weights of mean 1 (0 outside) that balance the classes, as far as possible within each stratum.
+
+        >>> Classes(np.array([0, 0, 0, 1]), 2).weights().round(2).tolist()
+        [0.67, 0.67, 0.67, 2.0]
+        """
+        weights = np.ones(len(self)) if inside is None else inside.astype(np.float64)
+        for stratum in [] if self.strata is None else np.unique(self.strata):
+            rows = self.strata == stratum
+            weights[rows] = _balanced(self.codes[rows], weights[rows])
+        return _balanced(self.codes, weights)
+
+    def fit(self, x: np.ndarray, inside: np.ndarray, strengths: np.ndarray) -> np.ndarray:
+        """Fit one regression per row of `inside` (a mask of training distributions) and entry of `strengths`.
+
+        `x` are coordinates (n_distributions, n_columns), the last column the intercept. Returns coefficients.
+        """
+        weights = np.repeat([self.weights(mask) for mask in inside], strengths.size, axis=0)
+        return fit_logistic(x, self.codes, weights, np.tile(strengths, len(inside)), self.n_classes)
+
+    def predict(self, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Return predictions (n_models, n_distributions, ...) of the models that `fit` returned."""
+        return np.moveaxis(softmax(coefficients @ x.T, axis=-2), -2, -1)
+
+    def complete(self, inside: np.ndarray) -> bool:
+        """Return whether a model can be fitted to these distributions: all classes occur."""
+        return np.unique(self.codes[inside]).size == self.n_classes
+
+    def score(self, predictions: np.ndarray) -> float:
+        """Return the mean log-probability of the true class, with balanced classes."""
+        logs = np.log(np.clip(predictions[np.arange(len(self)), self.codes], _FLOOR, 1.0))
+        return float(np.mean(logs * self.weights()))
+
+    def chance(self, folds: np.ndarray) -> np.ndarray:
+        """Return predictions that ignore the distributions: equal probabilities, or the mean of the other folds."""
+        return np.full((len(self), self.n_classes), 1.0 / self.n_classes)
+
+    def can_train(self, rows: np.ndarray, groups: np.ndarray) -> bool:
+        """Return whether each class has at least two groups.
+
+        It does not depend on which labels go with which stratum: a member whose strata have one class each learns
+        nothing, but a design that depended on it would depend on the labels of every fold.
+        """
+        codes = self.codes[rows]
+        return all(np.unique(groups[rows][codes == c]).size >= 2 for c in np.unique(self.codes))
+
+    def deal(self, groups: np.ndarray, order: np.ndarray, n_folds: int) -> np.ndarray:
+        """Return the fold of each group, balanced by label; `order` is a random number per group."""
+        # Groups of the same classes and strata follow each other, the rarest classes first, so that each fold has one.
+        n_groups = range(order.size)
+        classes = [tuple(np.unique(self.codes[groups == g])) for g in n_groups]
+        strata = [() if self.strata is None else tuple(np.unique(self.strata[groups == g])) for g in n_groups]
+        frequency = Counter(classes)
+        ranked = sorted(n_groups, key=lambda g: (frequency[classes[g]], classes[g], strata[g], order[g]))
+        folds = np.empty(order.size, dtype=np.intp)
+        folds[ranked] = np.arange(order.size) % n_folds
+        return folds
+
+    def contrast(self, i: int, partners: np.ndarray) -> np.ndarray | None:
+        """Return weights of the partners of i, of sum 0: unlike minus like ones; None if only one of both occurs."""
+        codes, own = self.codes[partners], self.codes[i]
+        like = codes == own
+        others = [codes == c for c in np.unique(codes) if c != own]
+        if not like.any() or not others:
+            return None
+        weights = np.zeros(codes.size)
+        weights[like] = -1.0 / like.sum()
+        for unlike in others:
+            weights[unlike] = 1.0 / (unlike.sum() * len(others))
+        return weights
+
+    def regressors(self) -> np.ndarray:
+        """Return columns (n_distributions, n_columns) whose effect on a feature is that of the label."""
+        return (self.codes[:, None] == np.unique(self.codes)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numeric labels: ages, doses, ranks of ordered categories.
+
+    Attributes
+    ----------
+    values : array of shape (n_distributions,)
+        Label of each distribution, divided by `unit`.
+    strata : array of int of shape (n_distributions,) or None
+        Stratum (batch) of each distribution; slopes of the model are fitted within strata.
+    unit : float
+        Power of two close to the largest absolute label. A subset has a unit of its own, so that labels outside do not
+        decide its rounding.
+    """
+
+    values: np.ndarray
+    strata: np.ndarray | None = None
+    unit: float = 1.0
+    kind = "ordered"
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    def empty(self, *shape: int) -> np.ndarray:
+        return np.empty(shape)
+
+    @classmethod
+    def of(cls, values: np.ndarray, strata: np.ndarray | None = None) -> Numbers:
+        """Return the target of these labels, in units in which no square overflows or underflows."""
+        unit = binary_unit(values)
+        return cls(values / unit, strata, unit)
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        return centre_within(self.values, self.strata)
+
+    def subset(self, rows: np.ndarray) -> Numbers:
+        return Numbers.of(self.decode(self.values[rows]), None if self.strata is None else self.strata[rows])
+
+    def relabelled(self, labels: np.ndarray) -> Numbers:
+        return replace(self, values=np.asarray(labels))
+
+    def without_labels(self) -> Self:
+        return replace(self, values=np.empty(0), strata=None)
+
+    def pack(self) -> dict[str, Any]:
+        return {"kind": type(self).__name__, "unit": self.unit}
+
+    def decode(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions * self.unit
+
+    def encode(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions / self.unit
+
+    def fit(self, x: np.ndarray, inside: np.ndarray, strengths: np.ndarray) -> np.ndarray:
+        """Fit ridge regressions; the intercept (last column) is the mean of the training labels."""
+        n_columns = x.shape[1] - 1
+        coefficients = np.empty((len(inside), strengths.size, n_columns + 1))
+        for fitted, mask in zip(coefficients, inside, strict=True):
+            columns, values = x[mask, :-1], self.values[mask]
+            # Within strata: what sets strata apart in the labels is not to be explained by the coordinates.
+            strata = None if self.strata is None else self.strata[mask]
+            centred, residual = centre_within(columns, strata), centre_within(values, strata)
+            scales, axes = np.linalg.eigh(centred.T @ centred)
+            moments = axes.T @ (centred.T @ residual)
+            slopes = (moments / (np.maximum(scales, 0.0) + 1.0 / strengths[:, None])) @ axes.T
+            fitted[:, :-1] = slopes
+            fitted[:, -1] = values.mean() - slopes @ columns.mean(axis=0)
+        return coefficients.reshape(-1, n_columns + 1)
+
+    def predict(self, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return coefficients @ x.T
+
+    def complete(self, inside: np.ndarray) -> bool:
+        return bool(np.ptp(self.values[inside]) > 0)
+
+    def score(self, predictions: np.ndarray) -> float:
+        """Return -log(error) with the root mean squared error in standard deviations of the labels.
+
+        It is the log-likelihood per distribution, up to a constant, under normal errors of the best variance.
+        """
+        scale = float(np.std(self.values)) or 1.0
+        return float(-0.5 * np.log(np.mean(np.square((predictions - self.values) / scale)) + 1e-12))
+
+    def chance(self, folds: np.ndarray) -> np.ndarray:
+        predictions = np.empty(len(self))
+        for fold in np.unique(folds):
+            others = self.values[folds != fold]
+            predictions[folds == fold] = others.mean() if others.size else 0.0
+        return predictions
+
+    def can_train(self, rows: np.ndarray, groups: np.ndarray) -> bool:
+        """Return whether there are at least four groups and three different values."""
+        return bool(np.unique(groups[rows]).size >= 4 and np.unique(self.values[rows]).size >= 3)
+
+    def deal(self, groups: np.ndarray, order: np.ndarray, n_folds: int) -> np.ndarray:
+        # Groups of similar labels are dealt to different folds: each run of n_folds groups has one in every fold.
+        means = [float(self.values[groups == g].mean()) for g in range(order.size)]
+        ranked = sorted(range(order.size), key=lambda g: (means[g], order[g]))
+        folds = np.empty(order.size, dtype=np.intp)
+        for start in range(0, order.size, n_folds):
+            run = sorted(ranked[start : start + n_folds], key=lambda g: order[g])
+            folds[run] = np.arange(len(run))
+        return folds
+
+    def contrast(self, i: int, partners: np.ndarray) -> np.ndarray | None:
+        gaps = np.abs(self.labels[partners] - self.labels[i])
+        centred = gaps - gaps.mean() if gaps.size else gaps
+        total = np.abs(centred).sum()
+        return centred / total if total > 0 else None
+
+    def regressors(self) -> np.ndarray:
+        return self.values[:, None]
+
+
+@dataclass(frozen=True)
+class Survival(Numbers):
+    """Right-censored survival times, as the expected percentile of survival of each distribution (Kaplan-Meier).
+
+    Percentiles of a subset are computed from the times of the subset alone.
+
+    Attributes
+    ----------
+    times : SurvivalTimes
+        Times and events.
+    """
+
+    times: SurvivalTimes | None = None
+
+    @classmethod
+    def of_times(cls, times: SurvivalTimes, strata: np.ndarray | None = None) -> Survival:
+        """Return the target of these times."""
+        return cls(expected_percentiles(times), strata, times=times)
+
+    def subset(self, rows: np.ndarray) -> Survival:
+        assert self.times is not None
+        places = np.arange(len(self))[rows]
+        return Survival.of_times(self.times.at(places), None if self.strata is None else self.strata[rows])
+
+    def relabelled(self, labels: np.ndarray) -> Survival:
+        """Return the target with the times of other distributions: `labels` are their indices."""
+        assert self.times is not None
+        return Survival.of_times(self.times.at(np.asarray(labels)), self.strata)
+
+
+Target = Classes | Numbers
+
+
+def unpack_target(entry: Mapping[str, Any]) -> Target:
+    """Return the target without labels that `Target.pack` described."""
+    kind, nothing = entry["kind"], np.empty(0)
+    if kind == "Classes":
+        n_classes = int(entry["n_classes"])
+        if n_classes < 2:
+            raise Damaged(f"there are {n_classes} classes")
+        return Classes(nothing.astype(np.intp), n_classes)
+    unit = float(entry["unit"])
+    if kind not in ("Numbers", "Survival") or not (np.isfinite(unit) and unit > 0):
+        raise Damaged(f"the target is {kind!r} with unit {unit}")
+    return (Numbers if kind == "Numbers" else Survival)(nothing, unit=unit)
+
+
+def fit_logistic(
+    x: np.ndarray, codes: np.ndarray, weights: np.ndarray, strengths: np.ndarray, n_classes: int
+) -> np.ndarray:
+    """Fit many penalised multinomial logistic regressions at once, by Newton's method.
+
+    Problem b has the sample weights ``weights[b]`` and the inverse penalty ``strengths[b]``. The last column of `x` is
+    the intercept, which is nearly free. An ensemble takes thousands of these fits on a few dozen distributions;
+    scikit-learn needs milliseconds for each, nearly all of it in checks.
+
+    Returns coefficients of shape (n_problems, n_classes, n_columns); those of the classes sum to 0.
+    """
+    n_columns = x.shape[1]
+    n_contrasts = n_classes - 1
+    # Coefficients are parametrised by n_classes - 1 orthonormal contrasts, which removes the common shift of classes.
+    contrasts = np.linalg.svd(np.eye(n_classes) - 1.0 / n_classes)[0][:, :n_contrasts]
+    ridge = np.repeat(1.0 / strengths[:, None], n_columns, axis=1)
+    ridge[:, -1] = _INTERCEPT_RIDGE
+    truth = np.eye(n_classes)[codes].T
+
+    def evaluate(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        logits = contrasts @ (free @ x.T)
+        logits -= logits.max(axis=1, keepdims=True)
+        logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        loss = 0.5 * np.einsum("bd,bcd->b", ridge, free**2) - np.einsum("bn,cn,bcn->b", weights, truth, logs)
+        return loss, np.exp(logs)
+
+    coefficients = np.zeros((len(weights), n_classes, n_columns))
+    free = np.zeros((len(weights), n_contrasts, n_columns))
+    active = np.arange(len(weights))  # problems that have not converged
+    loss, probabilities = evaluate(free)
+    for _ in range(_MAX_NEWTON_STEPS):
+        residual = weights[:, None] * (probabilities - truth)
+        gradient = contrasts.T @ residual @ x + ridge[:, None] * free
+        hessian = np.empty((len(free), n_contrasts, n_columns, n_contrasts, n_columns))
+        for a in range(n_contrasts):
+            pa = contrasts[:, [a]] * probabilities
+            for b in range(a, n_contrasts):
+                pb = contrasts[:, [b]] * probabilities
+                curvature = weights * ((pa * contrasts[:, [b]]).sum(1) - pa.sum(1) * pb.sum(1))
+                hessian[:, a, :, b] = hessian[:, b, :, a] = (x.T * curvature[:, None]) @ x
+        size = n_contrasts * n_columns
+        square = hessian.reshape(-1, size, size)
+        square[:, np.arange(size), np.arange(size)] += np.tile(ridge, n_contrasts)
+        step = np.linalg.solve(square, gradient.reshape(-1, size, 1)).reshape(free.shape)
+        length = np.ones((len(free), 1, 1))
+        for _ in range(12):  # halve the steps of problems whose loss would rise
+            new_loss, new_probabilities = evaluate(free - length * step)
+            rising = new_loss > loss + 1e-12
+            if not rising.any():
+                break
+            length[rising] /= 2.0
+        free, decrease = free - length * step, loss - new_loss
+        loss, probabilities = new_loss, new_probabilities
+        done = decrease < 1e-7
+        if done.any():
+            coefficients[active[done]] = contrasts @ free[done]
+            active, free, loss, probabilities = active[~done], free[~done], loss[~done], probabilities[~done]
+            weights, ridge = weights[~done], ridge[~done]
+            if not active.size:
+                break
+    coefficients[active] = contrasts @ free
+    return coefficients
+
+
+def _balanced(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Scale weights so that the classes with any weight have equal sums, and the mean over these entries is 1."""
+    sums = np.bincount(codes, weights)
+    positive = int(np.count_nonzero(weights))
+    scale = np.where(sums > 0, positive / np.maximum(sums, 1e-300) / max(int(np.count_nonzero(sums)), 1), 0.0)
+    return weights * scale[codes]
 
 
 @dataclass(frozen=True)
@@ -82,6 +463,24 @@ class KernelModel:
         centred = kernel - kernel.mean(axis=1, keepdims=True) - self.columns + self.overall
         x = np.column_stack([centred / self.scale @ self.axes, np.ones(len(kernel))])
         return np.tensordot(self.mixture, target.predict(self.coefficients, x), axes=1)
+
+    def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Add the arrays of the model, and return the numbers that JSON holds."""
+        arrays |= {f"{prefix}.{name}": getattr(self, name) for name in ("columns", "axes", "coefficients", "mixture")}
+        return {"overall": self.overall, "scale": self.scale}
+
+    @classmethod
+    def unpack(cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, n: int, target: Target) -> KernelModel:
+        """Return the model of n training distributions that `pack` was given, validated."""
+        axes, mixture = read.numbers(f"{prefix}.axes", n, None), read.numbers(f"{prefix}.mixture", None)
+        shape = target.empty(mixture.size).shape
+        overall, scale = float(entry["overall"]), float(entry["scale"])
+        if np.any(mixture < 0) or not np.isclose(mixture.sum(), 1.0):
+            raise Damaged("weights of penalties are not positive numbers of sum 1")
+        if not (np.isfinite(overall) and np.isfinite(scale) and scale > 0):
+            raise Damaged("the scale of a kernel is not positive")
+        coefficients = read.numbers(f"{prefix}.coefficients", *shape, axes.shape[1] + 1)
+        return cls(read.numbers(f"{prefix}.columns", n), overall, scale, axes, coefficients, mixture)
 
 
 @dataclass(frozen=True)
@@ -156,9 +555,3 @@ def predict_held_out(views: Sequence[View], target: Target, folds: np.ndarray) -
         by_view[:, test] = target.encode(known.decode(predicted))
         predictions[test] = combine(stack.weights, by_view[:, test])
     return HeldOut(predictions, by_view)
-
-
-def predict_new(views: Sequence[View], stack: Stack, target: Target, descriptions: Sequence[Description]) -> np.ndarray:
-    """Return predictions for new distributions; `descriptions` has the description that each view reads."""
-    kernels = [view.kernel_to(description) for view, description in zip(views, descriptions, strict=True)]
-    return combine(stack.weights, stack.predict_views(kernels, target))

@@ -1,50 +1,32 @@
 """Views: ways to turn distributions into a kernel, with the same kind of kernel for new distributions.
 
-A view has `kernel(fold)` between training distributions, `kernel_to(description)` from new ones, and `distances`
-between training distributions for maps. `kernel(fold)` is the kernel for predicting that cross-validation fold: it uses
-no label of the fold. Views without labels have one kernel for all folds.
+A view has a `name`, `kernel(fold)` between training distributions, `kernel_to(description)` from new ones (rows), and
+`distances` between training distributions for maps, in units of their median. `kernel(fold)` is the kernel for
+predicting that cross-validation fold: it uses no label of the fold. Views without labels have one kernel for all folds.
 
-A view that was loaded from a file has what `kernel_to` needs, without `distances` and `kernel`.
+`pack` adds the arrays of a view to those of a file and returns the description that JSON holds, `unpack` validates and
+restores them. A view from a file has what `kernel_to` needs, without `distances` and `kernel`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from .._internal.files import Damaged
 from ..distances import pairwise_distances
 from ..distributions import Distributions
-from .geometry import Description, Geometry
+from .geometry import ArrayReader, Description, Geometry, Scaling, StoredDescription, pack_distributions
 from .members import Member
 
 EUCLIDEAN = "euclidean"
 # Views of features of single distributions, by attribute of `Description`.
 LINEAR = ("means", "moments", "embedding")
 MARGINAL = "marginal"
-
-
-class View(Protocol):
-    """A kernel between distributions."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def distances(self) -> np.ndarray:
-        """Distances between training distributions, in units of their median."""
-        ...
-
-    def kernel(self, fold: int | None = None) -> np.ndarray:
-        """Return the kernel between training distributions; with `fold`, that for predicting this fold."""
-        ...
-
-    def kernel_to(self, description: Description) -> np.ndarray:
-        """Return the kernel between new distributions (rows) and the training distributions."""
-        ...
 
 
 def median_distance(distances: np.ndarray) -> float:
@@ -102,6 +84,19 @@ class EuclideanView:
     def kernel_to(self, description: Description) -> np.ndarray:
         return np.exp(-self.distances_to(description))
 
+    def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        pack_distributions(self.points, prefix, arrays)
+        arrays[f"{prefix}.nearest"] = self.nearest
+        return {"view": EUCLIDEAN, "unit": self.unit}
+
+    @classmethod
+    def unpack(
+        cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, n: int
+    ) -> EuclideanView:
+        n_components = scaling.scale.size if scaling.axes is None else len(scaling.axes)
+        points = read.distributions(prefix, n, n_components)
+        return cls(points, _positive(entry["unit"]), read.numbers(f"{prefix}.nearest", n))
+
 
 @dataclass(frozen=True)
 class LinearView:
@@ -140,6 +135,15 @@ class LinearView:
 
     def kernel_to(self, description: Description) -> np.ndarray:
         return (getattr(description, self.name) - self.mean) / self.scale @ self.x.T
+
+    def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        arrays |= {f"{prefix}.{part}": getattr(self, part) for part in ("mean", "scale", "x")}
+        return {"view": self.name}
+
+    @classmethod
+    def unpack(cls, read: ArrayReader, name: str, prefix: str, scaling: Scaling, n: int) -> LinearView:
+        mean = read.numbers(f"{prefix}.mean", {"means": 1, "moments": 2}.get(name, 0) * scaling.scale.size or None)
+        return cls(name, mean, read.scales(f"{prefix}.scale", mean.size), read.numbers(f"{prefix}.x", n, mean.size))
 
 
 @dataclass(frozen=True)
@@ -215,6 +219,41 @@ class MemberView:
             count[out] += 1.0
         return total / count
 
+    def pack(self, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        for m, member in enumerate(self.members):
+            arrays |= {f"{prefix}.{part}{m}": getattr(member, part) for part in ("columns", "weights", "trained_on")}
+        return {
+            "view": MARGINAL if self.name == MARGINAL else "transport",
+            "kind": self.members[0].kind,
+            "units": [float(unit) for unit in self.units],
+            "left_out": [[int(fold) for fold in member.left_out] for member in self.members],
+        }
+
+    @classmethod
+    def unpack(
+        cls, read: ArrayReader, entry: Mapping[str, Any], prefix: str, stored: StoredDescription | None, n: int
+    ) -> MemberView:
+        if entry["view"] not in (MARGINAL, "transport") or stored is None:
+            raise Damaged(f"the view {entry['view']!r} has no members")
+        kind, members = str(entry["kind"]), []
+        for m, left_out in enumerate(entry["left_out"]):
+            columns = read.indices(f"{prefix}.columns{m}", stored.scaling.scale.size)
+            if not np.isin(columns, stored.used).all():
+                raise Damaged("a member uses features that are not in the file")
+            weights, trained_on = (
+                read.numbers(f"{prefix}.weights{m}", columns.size),
+                read.mask(f"{prefix}.trained_on{m}", n),
+            )
+            if not np.all(weights > 0):
+                raise Damaged("weights of a member are not positive")
+            members.append(Member(kind, tuple(map(int, left_out)), trained_on, columns, weights))
+        units = [_positive(unit) for unit in entry["units"]]
+        if not members or len(units) != len(members) or np.all([m.trained_on for m in members], axis=0).any():
+            raise Damaged("a training distribution is left out by no member")
+        if entry["view"] == MARGINAL:
+            return MarginalView(MARGINAL, members, units, stored)
+        return TransportView(kind, members, units, stored)
+
 
 @dataclass(frozen=True)
 class TransportView(MemberView):
@@ -247,3 +286,24 @@ class MarginalView(MemberView):
 def _weighted(description: Description, member: Member, rows: np.ndarray) -> Distributions:
     D = description.columns(member.columns)[rows]
     return D.with_points(D.points * member.weights)
+
+
+View = EuclideanView | LinearView | MemberView
+
+
+def unpack_view(
+    read: ArrayReader, entry: Mapping[str, Any], prefix: str, scaling: Scaling, stored: StoredDescription | None, n: int
+) -> View:
+    """Return the view of n training distributions that `pack` was given; raise `Damaged` where something is wrong."""
+    if entry["view"] == EUCLIDEAN:
+        return EuclideanView.unpack(read, entry, prefix, scaling, n)
+    if entry["view"] in LINEAR:
+        return LinearView.unpack(read, entry["view"], prefix, scaling, n)
+    return MemberView.unpack(read, entry, prefix, stored, n)
+
+
+def _positive(value: Any) -> float:
+    number = float(value)
+    if not (np.isfinite(number) and number > 0):
+        raise Damaged(f"a unit of distances is {number}")
+    return number

@@ -10,23 +10,21 @@ from .._internal.imports import find
 _HOME = {
     "GroundMetricEnsemble": "ensemble",
     "GroundMetricLearner": "learner",
-    "GroundMetricLearnerCV": "search",
     "GroundMetricMethod": "_base",
-    "MultimodalClassifier": "multimodal",
-    "MultimodalRegressor": "multimodal",
+    "MultimodalClassifier": "predictor",
+    "MultimodalRegressor": "predictor",
     "PointwiseTransformer": "preprocessing",
     "TransportClassifier": "predictor",
-    "TransportKNeighborsClassifier": "classifier",
-    "TransportKNeighborsRegressor": "regressor",
+    "TransportKNeighborsClassifier": "neighbors",
+    "TransportKNeighborsRegressor": "neighbors",
     "TransportRegressor": "predictor",
-    "TransportSurvival": "survival",
+    "TransportSurvival": "predictor",
     "UnfamiliarWarning": "predictor",
 }
 
 __all__ = [
     "GroundMetricEnsemble",
     "GroundMetricLearner",
-    "GroundMetricLearnerCV",
     "GroundMetricMethod",
     "MultimodalClassifier",
     "MultimodalRegressor",
@@ -41,15 +39,18 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ._base import GroundMetricMethod
-    from .classifier import TransportKNeighborsClassifier
     from .ensemble import GroundMetricEnsemble
     from .learner import GroundMetricLearner
-    from .multimodal import MultimodalClassifier, MultimodalRegressor
-    from .predictor import TransportClassifier, TransportRegressor, UnfamiliarWarning
+    from .neighbors import TransportKNeighborsClassifier, TransportKNeighborsRegressor
+    from .predictor import (
+        MultimodalClassifier,
+        MultimodalRegressor,
+        TransportClassifier,
+        TransportRegressor,
+        TransportSurvival,
+        UnfamiliarWarning,
+    )
     from .preprocessing import PointwiseTransformer
-    from .regressor import TransportKNeighborsRegressor
-    from .search import GroundMetricLearnerCV
-    from .survival import TransportSurvival
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._internal.types import DistributionsLike, Estimator, PointsLike
 from .._internal.validation import check_number
@@ -156,7 +156,7 @@ class NearestDistributions(BaseEstimator):
             query, among = with_equal_points(as_distributions(X), self.n_points_), self._train
         return kneighbors(query, among, count, self.metric_, n_jobs=self.n_jobs)
 
-    def _keep(self, D: Distributions, labels: Any, strata: Any) -> None:
+    def _keep(self, D: Distributions, labels: Any, groups: Any, strata: Any) -> None:
         """Keep the training distributions; fit the metric first where it is a learner."""
         check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
         if self.n_neighbors > len(D):
@@ -165,6 +165,8 @@ class NearestDistributions(BaseEstimator):
         self.n_points_ = resolve_n_points(self.n_points, D)
         if hasattr(self.metric, "fit"):
             more = {} if strata is None else {"strata": strata}
+            if groups is not None and has_fit_parameter(self.metric, "groups"):
+                more["groups"] = groups
             self.metric_ = clone(self.metric).fit(D, labels, **more).metric_
         elif strata is not None:
             raise ValueError(f"strata are given, but metric is {self.metric!r}, which learns nothing: leave them out")

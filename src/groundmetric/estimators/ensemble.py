@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._internal.keyed import resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import NameIndex, ParameterError, align_by_name, check_labels, check_number, refuse_mask
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
-from ..ensemble.targets import centre_within
+from ..learning.labels import read_labels, read_strata
+from ..learning.splits import check_class_sizes, group_list, number_groups
+from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
-from ..supervision.labels import read_labels, read_strata
-from ..supervision.splits import check_class_sizes, group_list, number_groups
-from ..supervision.survival import check_comparable, read_survival
 from ._base import GroundMetricMethod
 from .learner import refine_weights
 
@@ -37,12 +37,12 @@ def checked_distributions(estimator: Any, X: Any, *, reset: bool) -> Distributio
     X = gathered(X)
     if not isinstance(X, Distributions):
         refuse_mask(X, "X")
-        name_index, least = NameIndex.of(X), 2 if reset else 1
+        index, least = NameIndex.of(X), 2 if reset else 1
         rows = validate_data(
             estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=least
         )
         names = getattr(estimator, "feature_names_in_", None) if hasattr(X, "columns") else None
-        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), name_index)
+        return named_rows(Distributions(rows, np.arange(rows.shape[0]), features=names), index)
     if reset:
         estimator.n_features_in_ = X.shape[1]
         vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
@@ -98,6 +98,8 @@ class Cohort:
             raise ParameterError("target", target, f": expected one of {list(TARGETS)}")
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: a label is needed per distribution")
+        if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
         named_groups = group_list(groups, D.name_index)
         numbered = number_groups(named_groups, len(D))
         stratum = read_strata(strata, D.name_index, D, by_row=False)
@@ -127,7 +129,7 @@ class Cohort:
             self.target = Survival.of_times(times.at(self.order), self.strata)
             _check_number_of_groups(self.groups, 4)
         if self.strata is not None and not any(
-            np.unique(_label_codes(self.target)[self.strata == s]).size >= 2 for s in np.unique(self.strata)
+            np.unique(self.target.labels[self.strata == s]).size >= 2 for s in np.unique(self.strata)
         ):
             raise ValueError(
                 "labels do not differ within any stratum, so the effects of stratum and label cannot be separated: "
@@ -166,10 +168,6 @@ def _check_number_of_groups(groups: np.ndarray, least: int) -> None:
         raise ValueError(f"{n_groups} independent distributions (groups) are there, but {least} are needed: add some")
 
 
-def _label_codes(target: Any) -> np.ndarray:
-    return target.codes if isinstance(target, Classes) else target.values
-
-
 class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     """Ground metric from an ensemble whose members never measure a distribution they were trained on.
 
@@ -199,7 +197,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     kinds : sequence of {"univariate", "anova", "learned"}, default=("univariate", "anova", "learned")
         Kinds of members, in any order.
     target : {"classes", "ordered", "survival"}, default="classes"
-        Kind of the labels: classes, numbers, or right-censored survival times.
+        Kind of the labels: classes, numbers, or right-censored survival times. `TransportClassifier`,
+        `TransportRegressor` and `TransportSurvival` set it by their class.
     cv : array-like of shape (n_distributions,) or None, default=None
         Cross-validation fold of each distribution, matched by name where it carries names. None: 4 to 10 folds,
         balanced by label; the fold of a group depends on the seed and its name.
@@ -218,6 +217,8 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
     ----------
     metric_ : GroundMetric
         Average of all members and of the Euclidean metric.
+    metrics_ : dict of str to GroundMetric
+        The same by modality, where several were given; then there is no `metric_`.
     metric_weights_ : dict of str to float
         Weight of each kind of member, and of "euclidean", in `metric_`.
     weights_ : dict of str to float
@@ -264,6 +265,7 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
 
     takes_groups = True  # the evaluation passes outer groups (patients) on, so that folds do not divide them
     held_out_: np.ndarray
+    metrics_: dict[str, GroundMetric]
 
     def __init__(
         self,
@@ -289,14 +291,20 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         self.verbose = verbose
 
     def fit(
-        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+        self,
+        X: DistributionsLike | Mapping[str, Distributions],
+        y: LabelsLike,
+        *,
+        groups: LabelsLike | None = None,
+        strata: LabelsLike | None = None,
     ) -> GroundMetricEnsemble:
         """Train the members on unions of folds, and predict every fold without its labels.
 
         Parameters
         ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Training distributions. The rows of an array are distributions of one point each.
+        X : Distributions, array of shape (n_points, n_features) or dict of str to Distributions
+            Training distributions. The rows of an array are distributions of one point each. A dict has the same
+            distributions, in the same order, in several modalities, whose views are stacked together.
         y : array-like of shape (n_distributions,)
             Classes, numbers or survival times; matched by name where they carry names (a Series, a dict).
         groups : array-like of shape (n_distributions,) or None, default=None
@@ -312,13 +320,35 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         GroundMetricEnsemble
             The estimator itself.
         """
-        cohort, geometry, settings = self.prepare(X, y, groups, strata)
-        self._keep(fit_cohort({"": geometry}, cohort, settings), cohort)
+        cohort, geometries, settings = self.prepare(X, y, groups=groups, strata=strata)
+        fitted, back = fit_cohort(geometries, cohort, settings), cohort.inverse
+        self.fitted_, self.classes_, self.folds_ = fitted, cohort.classes, fitted.folds[back]
+        self.held_out_ = fitted.target.decode(fitted.held_out.predictions[back])
+        by_view = fitted.target.decode(fitted.held_out.by_view[:, back])
+        self.view_held_out_ = dict(zip(fitted.view_names, by_view, strict=True))
+        self.score_, self.chance_, self.weights_ = fitted.score, fitted.chance, fitted.weights
+        self.distances_ = fitted.distances[np.ix_(back, back)]
+        self.metrics_ = {name: fitted.metric(name) for name in geometries}
+        self.small_ = list(dict.fromkeys(g.names[d] for g in geometries.values() for d in g.description.small))
+        if "" in geometries:
+            self.metric_, self.metric_weights_ = self.metrics_[""], fitted.metric_weights()
+            self.components_ = self.metric_.components
+            self.members_ = [replace(member, trained_on=member.trained_on[back]) for member in fitted.members[""]]
+            squares = [member.squares(self.n_features_in_) for member in self.members_]
+            self.importances_ = np.array(squares).reshape(-1, self.n_features_in_)
+        if self.small_:
+            n_points = min(geometry.scaling.n_points for geometry in geometries.values())
+            warnings.warn(SmallSampleWarning(self.small_, n_points), stacklevel=2)
         return self
 
     def prepare(
-        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
-    ) -> tuple[Cohort, Geometry, Settings]:
+        self,
+        X: DistributionsLike | Mapping[str, Distributions],
+        y: LabelsLike,
+        *,
+        groups: LabelsLike | None = None,
+        strata: LabelsLike | None = None,
+    ) -> tuple[Cohort, dict[str, Geometry], Settings]:
         """Check the input of `fit`, and compute everything that does not depend on labels.
 
         Parameters
@@ -330,24 +360,17 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         -------
         cohort : Cohort
             Labels, groups and strata in the order of the names.
-        geometry : Geometry
-            The distributions without labels.
+        geometries : dict of str to Geometry
+            The distributions without labels, by modality; a single one has the name "".
         settings : Settings
             What is learned from labels.
         """
-        D = checked_distributions(self, X, reset=True)
-        cohort = Cohort(D, y, self.target, groups, strata, self.cv)
-        settings = replace(self.settings(), seed=resolve_seed(self.random_state))
-        return cohort, Geometry(D[cohort.order], settings.seed, self.max_points, cohort.strata), settings
-
-    def settings(self) -> Settings:
-        """Return the checked settings of members.
-
-        Returns
-        -------
-        Settings
-            Kinds and numbers of members, with seed 0.
-        """
+        if isinstance(X, Mapping) and not sparse.issparse(X):  # scipy's dok_matrix is a dict
+            parts = {name: D.with_mass() for name, D in X.items()}
+            self.n_features_in_ = sum(D.shape[1] for D in parts.values())
+        else:
+            parts = {"": checked_distributions(self, X, reset=True)}
+        cohort = Cohort(next(iter(parts.values())), y, self.target, groups, strata, self.cv)
         for name in ("n_members", "max_points", "max_epochs"):
             check_number(name, getattr(self, name), low=1, whole=True)
         kinds = [self.kinds] if isinstance(self.kinds, str) else list(self.kinds)
@@ -356,25 +379,14 @@ class GroundMetricEnsemble(GroundMetricMethod, BaseEstimator):
         if len(set(kinds)) < len(kinds):
             raise ParameterError("kinds", self.kinds, ": expected each kind once; `n_members` says how many of each")
         ordered = [kind for kind in KINDS if kind in kinds]
-        return Settings(ordered, self.n_members, 0, Refinement(self.max_epochs), self.n_jobs, bool(self.verbose))
-
-    def _keep(self, fitted: FittedEnsemble, cohort: Cohort) -> None:
-        """Set the attributes, in the order of the input."""
-        back, geometry = cohort.inverse, next(iter(fitted.geometries.values()))
-        self.fitted_, self.classes_, self.folds_ = fitted, cohort.classes, fitted.folds[back]
-        self.held_out_ = fitted.target.decode(fitted.held_out.predictions[back])
-        by_view = fitted.target.decode(fitted.held_out.by_view[:, back])
-        self.view_held_out_ = dict(zip(fitted.view_names, by_view, strict=True))
-        self.score_, self.chance_, self.weights_ = fitted.score, fitted.chance, fitted.weights
-        self.distances_ = fitted.distances[np.ix_(back, back)]
-        self.metric_, self.metric_weights_ = fitted.metric(), fitted.metric_weights()
-        self.components_ = self.metric_.components
-        self.members_ = [replace(member, trained_on=member.trained_on[back]) for member in fitted.members[""]]
-        squares = [member.squares(geometry.n_features) for member in self.members_]
-        self.importances_ = np.array(squares).reshape(-1, geometry.n_features)
-        self.small_ = [geometry.names[d] for d in geometry.description.small]
-        if self.small_:
-            warnings.warn(SmallSampleWarning(self.small_, geometry.scaling.n_points), stacklevel=4)
+        seed = resolve_seed(self.random_state)
+        settings = Settings(
+            ordered, self.n_members, seed, Refinement(self.max_epochs), self.n_jobs, bool(self.verbose)
+        )  # fmt: skip
+        geometries = {
+            name: Geometry(parts[name][cohort.order], seed, self.max_points, cohort.strata) for name in sorted(parts)
+        }
+        return cohort, geometries, settings
 
     def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
         tags = super().__sklearn_tags__()
@@ -405,12 +417,10 @@ class Refinement:
     def __init__(self, max_epochs: int) -> None:
         self.max_epochs = max_epochs
 
-    def __call__(self, D: Distributions, target: Any, start: np.ndarray, seed: int) -> np.ndarray:
-        if isinstance(target, Classes):
-            kind, labels = "classes", target.codes
-        else:
-            kind, labels = "ordered", centre_within(target.values, target.strata)
-        return refine_weights(D, labels, target.strata, start, target=kind, max_epochs=self.max_epochs, seed=seed)
+    def __call__(self, D: Distributions, target: Target, start: np.ndarray, seed: int) -> np.ndarray:
+        return refine_weights(
+            D, target.labels, target.strata, start, target=target.kind, max_epochs=self.max_epochs, seed=seed
+        )
 
 
 def fit_cohort(

@@ -16,32 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._internal.executor import InterruptedWarning, Threads, progress_bar
 from .._internal.keyed import resolve_seed
+from .._internal.parallel import InterruptedWarning, Threads, progress_bar
 from .._internal.types import DistributionsLike, FilePath, LabelsLike, RandomState
 from .._internal.validation import NameIndex, align_by_name, refuse_groups, refuse_mask
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
-from ..learning.model import DiagonalModel, LinearModel, Model
-from ..learning.options import (
-    Checkpoint,
-    EarlyStopping,
-    Mapped,
-    Nearest,
-    Settings,
-    check_settings,
-    resolve_checkpoint,
-    resolve_form,
-    resolve_stopping,
-)
-from ..learning.penalties import Penalty, has_vanished
-from ..learning.training import CoincidingError, Fresh, Outcome, Training
-from ..metrics.base import Cost, GroundMetric
-from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
-from ..supervision import Supervision
-from ..supervision.labels import (
+from ..learning.labels import (
     Distances,
     Kind,
+    Supervision,
     check_class_sizes,
     hold_out,
     read_labels,
@@ -49,7 +33,26 @@ from ..supervision.labels import (
     resolve_target,
     supervision,
 )
-from ..supervision.triplets import candidates
+from ..learning.model import DiagonalModel, LinearModel, Model
+from ..learning.penalties import Penalty, has_vanished
+from ..learning.training import (
+    Checkpoint,
+    CoincidingError,
+    EarlyStopping,
+    Fresh,
+    Mapped,
+    Nearest,
+    Outcome,
+    Settings,
+    Training,
+    check_settings,
+    resolve_checkpoint,
+    resolve_form,
+    resolve_stopping,
+)
+from ..learning.triplets import candidates
+from ..metrics.base import Cost, GroundMetric
+from ..metrics.forms import MappedMetric, fit_map, map_points, some_points
 from ..transport.solvers.exact import Exact, warn_of_pivot_limit
 from ._base import GroundMetricMethod
 
@@ -77,7 +80,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
     penalty : str, None or an object with ``value`` and ``gradient``, default="l2"
         Penalty on the components for standardised features: "l2" (Frobenius norm), "l2_squared" (its square), "l1"
         (sum of absolute values), "group" (sum of the norms of the columns) or "nuclear" (sum of singular values). See
-        `groundmetric.penalties`.
+        `groundmetric.learning`.
     strength : float, default=0.1
         Weight of the penalty (λ); 1 makes it as large at the start as a violation by one mean distance.
     n_neighbors : int, default=3

@@ -1,81 +1,76 @@
-"""Predictions for new distributions from an ensemble: a classifier with probabilities, and a regressor."""
+"""Predictions for new distributions from an ensemble: classes, numbers and survival, of one modality or several."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from .._internal.files import Damaged
-from .._internal.types import DistributionsLike, LabelsLike, RandomState
+from .._internal.types import DistributionsLike, LabelsLike, ModalitiesLike, RandomState
 from .._internal.validation import ParameterError, align_by_name, label_array, real_array
+from ..distances import pairwise_distances
 from ..distributions import Distributions, SmallSampleWarning
-from ..ensemble import io
-from ..ensemble.fit import Predictor
-from ..ensemble.targets import Classes
+from ..ensemble import Classes, Predicted, Predictor
+from ..ensemble import fit as files
+from ..learning.survival import SurvivalTimes, check_comparable, concordance, kaplan_meier, read_survival
 from ..metrics.base import GroundMetric
+from ..modalities import Modalities
 from ._base import GroundMetricMethod
 from .ensemble import GroundMetricEnsemble, checked_distributions, ordered_values
 
-# A new distribution is unfamiliar if its nearest training distribution is more than this many times as far as the
-# nearest neighbour of any training distribution.
-_FAR = 1.5
+# Name of all modalities together, where they are measured on the same cells.
+JOINT = "joint"
+# Distributions and points of each from which the unit of distances in a modality is estimated.
+_MAX_DISTRIBUTIONS, _MAX_POINTS = 30, 100
+# Width of the kernel between risks, in standard deviations times n^(-1/5): Silverman's rule.
+_WIDTH = 1.06
 
 
 class UnfamiliarWarning(UserWarning):
     """A new distribution is farther from all training distributions than they are from each other."""
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """Predictions for new distributions.
+class BasePredictor(BaseEstimator):
+    """Kernel models of all views of an ensemble, averaged by their stacking weights.
 
-    Attributes
-    ----------
-    values : array of shape (n_distributions, n_classes) or (n_distributions,)
-        Probabilities of the classes, numbers or risks.
-    typicality : array of shape (n_distributions,)
-        Share of training distributions that are as far from their nearest neighbour; see `typicality` of the
-        estimators.
-    far : array of bool of shape (n_distributions,)
-        Whether the distribution is unlike all training distributions.
-    small : array of bool of shape (n_distributions,)
-        Whether the distribution has fewer points than training distributions were compared by.
+    Subclasses set `target`, the kind of the labels as in `GroundMetricEnsemble`, and define the input by `_checked`.
     """
 
-    values: np.ndarray
-    typicality: np.ndarray
-    far: np.ndarray
-    small: np.ndarray
-
-
-class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
-    """Kernel models of all views of an ensemble, averaged by their stacking weights."""
-
     takes_groups = True
-    target = "classes"  # kind of the labels, as in `GroundMetricEnsemble`
+    target = "classes"
 
     def __init__(self, ensemble: GroundMetricEnsemble | None = None, *, random_state: RandomState = None) -> None:
         self.ensemble = ensemble
         self.random_state = random_state
 
     def fit(
-        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
+        self,
+        X: DistributionsLike | ModalitiesLike,
+        y: LabelsLike,
+        *,
+        groups: LabelsLike | None = None,
+        strata: LabelsLike | None = None,
     ) -> Self:
         """Fit the ensemble, and the kernel models of its views.
 
         Parameters
         ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Training distributions. The rows of an array are distributions of one point each.
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Training distributions. The rows of an array are distributions of one point each. Multimodal estimators
+            take Modalities or a dict, the others Distributions or an array.
         y : array-like of shape (n_distributions,)
-            Classes or numbers; matched by name where they carry names (a Series, a dict).
+            Classes or numbers; matched by name where they carry names (a Series, a dict). Survival times are a
+            structured array or table with the fields (columns) "event", whether it was observed, and "time", as made
+            by scikit-survival's `Surv`.
         groups : array-like of shape (n_distributions,) or None, default=None
             Outer group of each distribution (the patient of a sample), never divided by a cross-validation fold;
             matched by name where they carry names.
@@ -88,33 +83,54 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         estimator
             The estimator itself.
         """
+        ensemble = self.make_ensemble()
+        checked = self._checked(X, reset=True)
+        self.ensemble_ = ensemble.fit(checked, y, groups=groups, strata=strata)
+        self.predictor_ = Predictor.of(ensemble.fitted_)
+        self._keep(checked, y)
+        return self
+
+    def make_ensemble(self) -> GroundMetricEnsemble:
+        """Return an unfitted copy of the ensemble, with the target and the seed of this estimator.
+
+        Returns
+        -------
+        GroundMetricEnsemble
+            The ensemble that `fit` fits.
+        """
         if not isinstance(self.ensemble, GroundMetricEnsemble | None):
             raise TypeError(
                 f"ensemble is {self.ensemble!r}: expected a GroundMetricEnsemble, or None for a default one"
             )
         ensemble = GroundMetricEnsemble() if self.ensemble is None else clone(self.ensemble)
+        if ensemble.target not in ("classes", self.target):  # "classes" is the default, which need not be meant
+            name = type(self).__name__
+            raise ParameterError("target", ensemble.target, f", but {name} predicts {self.target!r}: leave it out")
         if self.random_state is not None:
             ensemble.set_params(random_state=self.random_state)
-        D = checked_distributions(self, X, reset=True)
-        self.ensemble_ = ensemble.set_params(target=self.target).fit(D, _one_column(y), groups=groups, strata=strata)
-        self.predictor_ = Predictor.of(ensemble.fitted_)
-        self.metric_ = ensemble.metric_
-        return self
+        return ensemble.set_params(target=self.target)
 
-    def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Return the validated input of `GroundMetricEnsemble.fit`: Distributions, or a dict of them by modality."""
+        raise NotImplementedError
 
-    def typicality(self, X: DistributionsLike) -> np.ndarray:
+    def _keep(self, checked: Any, y: Any) -> None:
+        """Set the attributes of the fitted estimator."""
+        raise NotImplementedError
+
+    def _values(self, predicted: Predicted) -> Predicted:
+        """Return predictions as the estimator reports them."""
+        return predicted
+
+    def typicality(self, X: DistributionsLike | ModalitiesLike) -> np.ndarray:
         """Return how common it is among training distributions to be as far from the nearest one.
 
         Distances are Euclidean transport distances between standardised features, which use no label.
 
         Parameters
         ----------
-        X : Distributions or array of shape (n_points, n_features)
-            New distributions.
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            New distributions, as in `fit`.
 
         Returns
         -------
@@ -122,10 +138,208 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
             Share of training distributions, the new one included, whose nearest other one is as far away or farther: 1
             over their number plus one for a distribution that is farther from all than any of them.
         """
-        check_is_fitted(self, "metric_")
-        predictor = self.predictor_
-        descriptions = predictor.describe({"": self._checked(X)})
-        return _typicality(*predictor.remoteness(predictor.euclidean_distances(descriptions)))
+        check_is_fitted(self, "predictor_")
+        return self.predictor_.typicality(_by_modality(self._checked(X, reset=False)))
+
+    def predict_all(self, X: DistributionsLike | ModalitiesLike) -> Predicted:
+        """Return predictions with typicality and flags instead of warnings.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            New distributions, as in `fit`.
+
+        Returns
+        -------
+        Predicted
+            Probabilities of the classes, numbers or risks; typicality; which are far from all, and which are small.
+        """
+        check_is_fitted(self, "predictor_")
+        return self._values(self.predictor_.predict(_by_modality(self._checked(X, reset=False))))
+
+    def _predict(self, checked: Any) -> np.ndarray:
+        """Return predictions for validated input, with warnings at the line that called the calling method."""
+        parts = _by_modality(checked)
+        names, predicted = next(iter(parts.values())).names, self._values(self.predictor_.predict(parts))
+        if predicted.far.any():
+            name = names[int(np.argmax(predicted.far))]
+            warnings.warn(
+                f"{int(predicted.far.sum())} of {len(names)} distributions (e.g. {name!r}) are farther from all "
+                f"training distributions than {files.FAR:g} times the farthest of these: predictions for them are "
+                "extrapolations; check their scale and quality, or train on similar ones",
+                UnfamiliarWarning,
+                stacklevel=3,
+            )
+        if predicted.small.any():
+            n_points = min(scaling.n_points for scaling in self.predictor_.scalings.values())
+            warnings.warn(
+                SmallSampleWarning([names[d] for d in np.flatnonzero(predicted.small)], n_points), stacklevel=3
+            )
+        return predicted.values
+
+
+def _by_modality(checked: Distributions | dict[str, Distributions]) -> dict[str, Distributions]:
+    return {"": checked} if isinstance(checked, Distributions) else checked
+
+
+def _names(checked: Any) -> Any:
+    """Return the names by which labels are matched."""
+    return next(iter(_by_modality(checked).values())).name_index
+
+
+class _Classification(ClassifierMixin):
+    """Methods of classifiers."""
+
+    classes_: np.ndarray
+
+    def predict_proba(self, X: DistributionsLike | ModalitiesLike, prior: LabelsLike | None = None) -> np.ndarray:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Distributions to classify, as in `fit`.
+        prior : array-like of shape (n_classes,), dict or None, default=None
+            Frequency of each class among the distributions to classify, in the order of `classes_` or by class. None:
+            all classes are equally frequent.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_classes)
+            Probabilities in the order of `classes_`; each row sums to 1.
+        """
+        check_is_fitted(self, "predictor_")
+        return self._adjusted(self._predict(self._checked(X, reset=False)), prior)
+
+    def predict(self, X: DistributionsLike | ModalitiesLike, prior: LabelsLike | None = None) -> np.ndarray:
+        """Return the most probable class of each distribution.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Distributions to classify, as in `fit`.
+        prior : array-like of shape (n_classes,), dict or None, default=None
+            Frequency of each class, as in `predict_proba`.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Predicted classes.
+        """
+        check_is_fitted(self, "predictor_")
+        probabilities = self._adjusted(self._predict(self._checked(X, reset=False)), prior)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def score(
+        self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Accuracy of the predicted classes.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Distributions to classify, as in `fit`.
+        y : array-like of shape (n_distributions,)
+            True classes; matched by name where they carry names.
+        sample_weight : array-like of shape (n_distributions,) or None, default=None
+            Weight of each distribution; matched by name where they carry names.
+
+        Returns
+        -------
+        float
+            Share of the distributions whose class is predicted correctly.
+        """
+        check_is_fitted(self, "predictor_")
+        checked = self._checked(X, reset=False)
+        labels, weights = (
+            label_array(y, _names(checked)),
+            align_by_name(sample_weight, _names(checked), "sample_weight"),
+        )
+        predicted = self.classes_[np.argmax(self._predict(checked), axis=1)]
+        return float(accuracy_score(labels, predicted, sample_weight=weights))
+
+    def _adjusted(self, probabilities: np.ndarray, prior: Any) -> np.ndarray:
+        """Return probabilities for classes of these frequencies, by Bayes' rule."""
+        if prior is None:
+            return probabilities
+        expected = f": expected frequencies of the classes {self.classes_.tolist()}, positive and finite"
+        if hasattr(prior, "keys"):
+            by_class = {str(label): value for label, value in prior.items()}
+            if set(by_class) != {str(label) for label in self.classes_}:
+                raise ParameterError("prior", dict(prior), expected)
+            prior = [by_class[str(label)] for label in self.classes_]
+        values = np.asarray(real_array(prior, "prior"), dtype=np.float64)
+        if values.shape != self.classes_.shape or not (np.isfinite(values).all() and np.all(values > 0)):
+            raise ParameterError("prior", prior, expected)
+        weighted = probabilities * (values / values.sum())
+        return weighted / weighted.sum(axis=1, keepdims=True)
+
+
+class _Regression(RegressorMixin):
+    """Methods of regressors."""
+
+    target = "ordered"
+
+    def predict(self, X: DistributionsLike | ModalitiesLike) -> np.ndarray:
+        """Return the number of each distribution.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Distributions to predict for, as in `fit`.
+
+        Returns
+        -------
+        array of shape (n_distributions,)
+            Predicted numbers.
+        """
+        check_is_fitted(self, "predictor_")
+        return self._predict(self._checked(X, reset=False))
+
+    def score(
+        self, X: DistributionsLike | ModalitiesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Coefficient of determination, R², of the predicted numbers.
+
+        Parameters
+        ----------
+        X : Distributions, array of shape (n_points, n_features), Modalities or dict of str to Distributions
+            Distributions to predict for, as in `fit`.
+        y : array-like of shape (n_distributions,)
+            True numbers; matched by name where they carry names.
+        sample_weight : array-like of shape (n_distributions,) or None, default=None
+            Weight of each distribution; matched by name where they carry names.
+
+        Returns
+        -------
+        float
+            R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
+        """
+        check_is_fitted(self, "predictor_")
+        checked = self._checked(X, reset=False)
+        values = ordered_values(y, next(iter(_by_modality(checked).values())))
+        weights = align_by_name(sample_weight, _names(checked), "sample_weight")
+        return float(r2_score(values, self._predict(checked), sample_weight=weights))
+
+
+class EnsemblePredictor(GroundMetricMethod, BasePredictor):
+    """Predictors of distributions of one modality, which can be saved."""
+
+    def __sklearn_tags__(self):  # type: ignore[no-untyped-def]
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _checked(self, X: Any, *, reset: bool) -> Distributions:
+        D = checked_distributions(self, X, reset=reset)
+        if not reset:
+            self.metric_.check_fit(D)
+        return D
+
+    def _keep(self, checked: Any, y: Any) -> None:
+        self.metric_ = self.ensemble_.metric_
+        if self.target == "classes":
+            self.classes_ = self.ensemble_.classes_
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what predictions need to one file, by an atomic write and without pickle; `load` reads it.
@@ -138,7 +352,7 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         path : path-like
             File to write.
         """
-        io.write_file(path, *self.pack())
+        files.write_file(path, *self.pack())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -154,39 +368,36 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         estimator
             It predicts what the saved one does. The fitted ensemble is not in the file: there is no `ensemble_`.
         """
-        found = load_predictor(path)
-        if not isinstance(found, cls):
-            name = type(found).__name__
+        loaded = load_predictor(path)
+        if not isinstance(loaded, cls):
+            name = type(loaded).__name__
             raise ValueError(f"{os.fspath(path)!r} holds a {name}: read it with {name}.load")
-        return found
+        return loaded
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What `save` writes, as JSON and arrays; `unpack_predictor` reads it.
+        """Return what `save` writes, as JSON and arrays; `unpack_predictor` reads it.
 
         Returns
         -------
         description : dict
-            All that is no array.
+            Everything that is not an array.
         arrays : dict of str to array
             Numbers, and text.
         """
         check_is_fitted(self, "metric_")
-        description, arrays = io.pack_predictor(self.predictor_)
+        description, arrays = self.predictor_.pack()
         arrays["metric"] = self.metric_.components
         if self.metric_.variances is not None:
             arrays["variances"] = self.metric_.variances
-        classes, kept = getattr(self, "classes_", None), self.ensemble or GroundMetricEnsemble()
         arrays |= self._pack_more()
-        if classes is not None:
-            arrays["classes"] = _storable(classes)
-        names = getattr(self, "feature_names_in_", None)
-        given = {name: value for name, value in kept.get_params().items() if isinstance(value, int | str | None)}
+        ensemble = self.ensemble or GroundMetricEnsemble()
+        given = {name: value for name, value in ensemble.get_params().items() if isinstance(value, int | str | None)}
         return {
             "estimator": type(self).__name__,
             "features": self.metric_.features,
-            "named": names is not None,
-            "text": classes is not None and classes.dtype == object,
-            "ensemble": {**given, "kinds": list(kept.kinds)},
+            "named": hasattr(self, "feature_names_in_"),
+            "text": getattr(self, "classes_", np.empty(0)).dtype == object,
+            "ensemble": {**given, "kinds": list(ensemble.kinds)},
             "random_state": self.random_state if isinstance(self.random_state, int) else None,
             "predictor": description,
         }, arrays
@@ -195,67 +406,13 @@ class EnsemblePredictor(GroundMetricMethod, BaseEstimator):
         """Return arrays that a kind of predictor needs beside those of all."""
         return {}
 
-    def _unpack_more(self, arrays: dict[str, np.ndarray]) -> None:
-        """Load and validate the additional arrays."""
-
-    def _predict(self, X: Any) -> np.ndarray:
-        """Return predictions, with warnings at the line that called the calling method."""
-        predicted, D = self._predict_all(X)
-        if predicted.far.any():
-            name = D.names[int(np.argmax(predicted.far))]
-            warnings.warn(
-                f"{int(predicted.far.sum())} of {len(D)} distributions (e.g. {name!r}) are farther from all training "
-                f"distributions than {_FAR:g} times the farthest of these: predictions for them are extrapolations; "
-                "check their scale and quality, or train on similar ones",
-                UnfamiliarWarning,
-                stacklevel=3,
-            )
-        if predicted.small.any():
-            names = [D.names[d] for d in np.flatnonzero(predicted.small)]
-            warnings.warn(SmallSampleWarning(names, self.predictor_.scalings[""].n_points), stacklevel=3)
-        return predicted.values
-
-    def _predict_all(self, X: Any) -> tuple[Predicted, Distributions]:
-        check_is_fitted(self, "metric_")
-        D, predictor = self._checked(X), self.predictor_
-        descriptions = predictor.describe({"": D})
-        euclidean = predictor.euclidean_distances(descriptions)
-        new, training = predictor.remoteness(euclidean)
-        small = np.isin(np.arange(len(D)), descriptions[""].small)
-        values = predictor.predict(descriptions, euclidean)
-        return Predicted(values, _typicality(new, training), new > _FAR * training.max(), small), D
-
-    def predict_all(self, X: DistributionsLike) -> Predicted:
-        """Return predictions with typicality and flags instead of warnings.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            New distributions.
-
-        Returns
-        -------
-        Predicted
-            Probabilities of the classes, or numbers; typicality; which are far from all, and which are small.
-        """
-        return self._predict_all(X)[0]
-
-    def _checked(self, X: Any) -> Distributions:
-        D = checked_distributions(self, X, reset=False)
-        self.metric_.check_fit(D)
-        return D
+    def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Load and validate these arrays."""
+        if isinstance(self.predictor_.target, Classes):
+            raise Damaged(f"a {type(self).__name__} has classes")
 
 
-def _typicality(new: np.ndarray, training: np.ndarray) -> np.ndarray:
-    return (1 + np.sum(training >= new[:, None], axis=1)) / (1 + training.size)
-
-
-def _one_column(y: Any) -> Any:
-    """Return labels of a table with a single column as a vector, with scikit-learn's warning."""
-    return column_or_1d(y, warn=True) if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 else y
-
-
-class TransportClassifier(ClassifierMixin, EnsemblePredictor):
+class TransportClassifier(_Classification, EnsemblePredictor):
     """Probabilities of classes from an ensemble of learned ground metrics.
 
     Kernel logistic regressions on the views of the ensemble are averaged by stacking weights. Classes have equal
@@ -290,93 +447,24 @@ class TransportClassifier(ClassifierMixin, EnsemblePredictor):
     True
     """
 
-    def fit(
-        self, X: DistributionsLike, y: LabelsLike, groups: LabelsLike | None = None, strata: LabelsLike | None = None
-    ) -> TransportClassifier:
-        super().fit(X, y, groups, strata)
-        self.classes_ = self.ensemble_.classes_
-        return self
+    def _pack_more(self) -> dict[str, np.ndarray]:
+        classes = self.classes_
+        if classes.dtype == object and all(isinstance(label, str) for label in classes):
+            return {"classes": classes.astype(str)}
+        if classes.dtype.kind not in "biufSU":
+            raise TypeError(
+                f"classes are like {classes[0]!r}: only text and numbers can be saved, make all labels text"
+            )
+        return {"classes": classes}
 
-    def predict_proba(self, X: DistributionsLike, prior: LabelsLike | None = None) -> np.ndarray:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to classify. The rows of an array are distributions of one point each.
-        prior : array-like of shape (n_classes,), dict or None, default=None
-            Frequency of each class among the distributions to classify, in the order of `classes_` or by class. None:
-            all classes are equally frequent.
-
-        Returns
-        -------
-        array of shape (n_distributions, n_classes)
-            Probabilities in the order of `classes_`; each row sums to 1.
-        """
-        return self._adjusted(self._predict(X), prior)
-
-    def _adjusted(self, probabilities: np.ndarray, prior: Any) -> np.ndarray:
-        """Return probabilities for classes of these frequencies, by Bayes' rule."""
-        if prior is None:
-            return probabilities
-        weighted = probabilities * self._check_prior(prior)
-        return weighted / weighted.sum(axis=1, keepdims=True)
-
-    def _check_prior(self, prior: Any) -> np.ndarray:
-        expected = f": expected frequencies of the classes {self.classes_.tolist()}, positive and finite"
-        if hasattr(prior, "keys"):
-            if {str(label) for label in prior.keys()} != {str(label) for label in self.classes_}:  # noqa: SIM118
-                raise ParameterError("prior", dict(prior), expected)
-            by_class = {str(label): value for label, value in prior.items()}
-            prior = [by_class[str(label)] for label in self.classes_]
-        values = np.asarray(real_array(prior, "prior"), dtype=np.float64)
-        if values.shape != self.classes_.shape or not (np.isfinite(values).all() and np.all(values > 0)):
-            raise ParameterError("prior", prior, expected)
-        return values / values.sum()
-
-    def predict(self, X: DistributionsLike, prior: LabelsLike | None = None) -> np.ndarray:
-        """Return the most probable class of each distribution.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to classify. The rows of an array are distributions of one point each.
-        prior : array-like of shape (n_classes,), dict or None, default=None
-            Frequency of each class, as in `predict_proba`.
-
-        Returns
-        -------
-        array of shape (n_distributions,)
-            Predicted classes.
-        """
-        check_is_fitted(self, "metric_")
-        return self.classes_[np.argmax(self._adjusted(self._predict(X), prior), axis=1)]
-
-    def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy of the predicted classes.
-
-        Parameters
-        ----------
-        X : Distributions or array of shape (n_points, n_features)
-            Distributions to classify. The rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,)
-            True classes; matched by name where they carry names.
-        sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name where they carry names.
-
-        Returns
-        -------
-        float
-            Share of the distributions whose class is predicted correctly.
-        """
-        check_is_fitted(self, "metric_")
-        D = self._checked(X)
-        return super().score(
-            D, label_array(y, D.name_index), align_by_name(sample_weight, D.name_index, "sample_weight")
-        )
+    def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        classes, target = arrays["classes"], self.predictor_.target
+        if not isinstance(target, Classes) or classes.shape != (target.n_classes,):
+            raise Damaged(f"there are classes of shape {classes.shape}, which do not fit the models")
+        self.classes_ = classes.astype(str).astype(object) if description["text"] else classes
 
 
-class TransportRegressor(RegressorMixin, EnsemblePredictor):
+class TransportRegressor(_Regression, EnsemblePredictor):
     """Numbers from an ensemble of learned ground metrics: ordered labels, ages, doses.
 
     As `TransportClassifier`, with kernel ridge regression. Of ordered classes (0, 1, 2, …) the prediction is the
@@ -392,7 +480,7 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
     Attributes
     ----------
     ensemble_ : GroundMetricEnsemble
-        The fitted ensemble; not of one that was loaded.
+        The fitted ensemble, with held-out numbers of the training distributions in `held_out_`; absent after `load`.
     metric_ : GroundMetric
         Its metric.
     n_features_in_ : int
@@ -409,10 +497,60 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
     True
     """
 
-    target = "ordered"
+
+class TransportSurvival(EnsemblePredictor):
+    """Risk of an event (death, relapse) from an ensemble of learned ground metrics.
+
+    Right-censored times become numbers: the percentile of survival of each patient by Kaplan–Meier, for a censored one
+    the expected percentile (see `groundmetric.learning.survival_percentiles`). An ensemble is fitted to these; the
+    percentiles for the prediction of a fold use the times of the other folds only. A survival curve is the Kaplan–Meier
+    estimate among training patients of similar held-out risk.
+
+    Parameters
+    ----------
+    ensemble : GroundMetricEnsemble or None, default=None
+        Ensemble, a copy of which is fitted with ``target="survival"``. None: one with default parameters.
+    random_state : int, RandomState or None, default=None
+        Seed of the ensemble; None keeps that of `ensemble`.
+
+    Attributes
+    ----------
+    ensemble_ : GroundMetricEnsemble
+        The fitted ensemble; absent after `load`.
+    metric_ : GroundMetric
+        Its metric.
+    times_ : SurvivalTimes
+        Times and events of the training distributions.
+    held_out_risk_ : array of shape (n_distributions,)
+        Held-out risk of each training distribution.
+    concordance_ : float
+        Harrell's C of `held_out_risk_` between patients of the same fold, an estimate for new patients. NaN where no
+        two such patients are comparable.
+    n_features_in_ : int
+        Number of features of the points.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_survival(24, 20, 10, random_state=0)
+    >>> model = gm.TransportSurvival(gm.GroundMetricEnsemble(2), random_state=0).fit(D[:20], y[:20])
+    >>> model.predict(D[20:]).shape, model.predict_survival(D[20:], times=[0.5, 1.0]).shape
+    ((4,), (4, 2))
+    """
+
+    target = "survival"
+
+    def _keep(self, checked: Any, y: Any) -> None:
+        super()._keep(checked, y)
+        self.times_ = read_survival(y, checked.name_index)
+        self.held_out_risk_ = 1.0 - self.ensemble_.held_out_
+        self.concordance_ = concordance(self.times_, self.held_out_risk_, self.ensemble_.folds_)
+
+    def _values(self, predicted: Predicted) -> Predicted:
+        return replace(predicted, values=1.0 - predicted.values)  # risk is the share of patients who live longer
 
     def predict(self, X: DistributionsLike) -> np.ndarray:
-        """Number of each distribution.
+        """Return the risk of each distribution: the expected share of patients who outlive it.
 
         Parameters
         ----------
@@ -422,73 +560,261 @@ class TransportRegressor(RegressorMixin, EnsemblePredictor):
         Returns
         -------
         array of shape (n_distributions,)
-            Predicted numbers.
+            Risks; the higher, the earlier the event. They are predicted numbers: some may be beyond 0 or 1.
         """
-        return self._predict(X)
+        check_is_fitted(self, "predictor_")
+        return self._predict(self._checked(X, reset=False))
 
-    def score(self, X: DistributionsLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> float:
-        """Coefficient of determination, R², of the predicted numbers.
+    def predict_survival(self, X: DistributionsLike, times: ArrayLike) -> np.ndarray:
+        """Return the probability of being without the event at some times.
 
         Parameters
         ----------
         X : Distributions or array of shape (n_points, n_features)
             Distributions to predict for. The rows of an array are distributions of one point each.
-        y : array-like of shape (n_distributions,)
-            True numbers; matched by name where they carry names.
-        sample_weight : array-like of shape (n_distributions,) or None, default=None
-            Weight of each distribution; matched by name where they carry names.
+        times : array-like of shape (n_times,)
+            Times, in the unit of the training times. After the last training patient was seen, nothing is known: NaN.
+
+        Returns
+        -------
+        array of shape (n_distributions, n_times)
+            Probabilities, falling along each row.
+        """
+        check_is_fitted(self, "predictor_")
+        risk = self._predict(self._checked(X, reset=False))
+        wanted = np.atleast_1d(np.asarray(real_array(times, "times"), dtype=np.float64))
+        if wanted.ndim != 1 or not np.all(wanted >= 0):
+            raise ValueError(f"times are {times!r}: expected a list of numbers of at least 0")
+        training = self.held_out_risk_
+        width = _WIDTH * float(training.std()) * training.size**-0.2 or 1.0
+        squares = ((risk[:, None] - training) / width) ** 2
+        # Relative to the nearest, so that weights of a risk far from all others do not vanish.
+        weights = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
+        steps, alive = kaplan_meier(self.times_, weights)
+        curve = np.hstack([np.ones((risk.size, 1)), alive])
+        probabilities = curve[:, np.searchsorted(steps, wanted, side="right")]
+        probabilities[:, wanted > self.times_.time.max()] = np.nan
+        return probabilities
+
+    def score(self, X: DistributionsLike, y: LabelsLike) -> float:
+        """Concordance index (Harrell's C) of the predicted risks.
+
+        Parameters
+        ----------
+        X : Distributions or array of shape (n_points, n_features)
+            Distributions to predict for. The rows of an array are distributions of one point each.
+        y : structured array or table of shape (n_distributions,)
+            Fields (columns) "event" and "time"; the rows of a table go by its index.
 
         Returns
         -------
         float
-            R²: 1 for perfect predictions, 0 for those as good as the mean of `y`.
+            Share of the pairs of known order that the risks have in this order: 1 for all, 0.5 by chance.
         """
-        check_is_fitted(self, "metric_")
-        D = self._checked(X)
-        return super().score(D, ordered_values(y, D), align_by_name(sample_weight, D.name_index, "sample_weight"))
+        check_is_fitted(self, "predictor_")
+        D = self._checked(X, reset=False)
+        times = read_survival(y, D.name_index)
+        check_comparable(times)
+        return concordance(times, self._predict(D))
+
+    def _pack_more(self) -> dict[str, np.ndarray]:
+        arrays = {"time": self.times_.time, "event": self.times_.event, "held_out_risk": self.held_out_risk_}
+        return {**arrays, "concordance": np.array(self.concordance_)}
+
+    def _unpack_more(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        super()._unpack_more(description, arrays)
+        time, event, risk = (arrays[name] for name in ("time", "event", "held_out_risk"))
+        shape, kinds = (len(self.predictor_.names),), (time.dtype.kind, event.dtype.kind, risk.dtype.kind)
+        if {time.shape, event.shape, risk.shape} != {shape} or kinds != ("f", "b", "f"):
+            raise Damaged(f"there are survival times of shape {time.shape} for {shape[0]} distributions")
+        if not np.all(time >= 0) or not np.isfinite(time + risk).all() or not event.any():
+            raise Damaged("survival times or risks are negative, infinite or without an event")
+        self.times_, self.held_out_risk_ = SurvivalTimes(time, event), risk
+        self.concordance_ = float(arrays["concordance"])
+
+
+class _Multimodal(BasePredictor):
+    """An ensemble with the views of several modalities."""
+
+    def __init__(
+        self,
+        ensemble: GroundMetricEnsemble | None = None,
+        *,
+        joint: bool | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(ensemble, random_state=random_state)
+        self.joint = joint
+
+    def _checked(self, X: Any, *, reset: bool) -> dict[str, Distributions]:
+        """Return the modalities, and their features side by side where they are joined."""
+        if not isinstance(X, Modalities | Mapping):
+            kind = type(X).__name__
+            raise TypeError(f"X is a {kind}: expected Modalities, or Distributions by the name of their modality")
+        X = X if isinstance(X, Modalities) else Modalities(X)
+        if reset:
+            if not isinstance(self.joint, bool | None):
+                raise TypeError(
+                    f"joint is {self.joint!r}: expected True, False, or None to join modalities of equal cells"
+                )
+            if JOINT in X.parts:
+                raise ValueError(f"a modality is named {JOINT!r}, as all of them together are: give it another name")
+            self.modalities_ = list(X)
+            self.joined_ = (len(X.parts) > 1 and X.matched) if self.joint is None else self.joint
+        elif set(X) != set(self.modalities_):
+            raise ValueError(f"X has the modalities {list(X)}, but {self.modalities_} were learned from: give the same")
+        X = Modalities({name: X[name] for name in self.modalities_})
+        parts = {**X.parts, JOINT: X.joint()} if self.joined_ else X.parts
+        return {name: D.with_mass() for name, D in parts.items()}
+
+    def _keep(self, checked: Any, y: Any) -> None:
+        ensemble = self.ensemble_
+        for name in ("held_out_", "score_", "chance_", "distances_", "folds_", "classes_"):
+            setattr(self, name, getattr(ensemble, name))
+        self.metrics_ = {name: ensemble.metrics_[name] for name in checked}
+        self.view_weights_, self.weights_ = ensemble.weights_, dict.fromkeys(checked, 0.0)
+        for (name, _), weight in zip(ensemble.fitted_.views, ensemble.fitted_.stack.weights, strict=True):
+            self.weights_[name] += float(weight)
+        self.n_features_in_ = sum(checked[name].shape[1] for name in self.modalities_)
+        self.units_ = {name: _mean_distance(D, self.metrics_[name]) for name, D in checked.items()}
+
+    def distances(self, A: ModalitiesLike, B: ModalitiesLike | None = None, *, n_jobs: int | None = None) -> np.ndarray:
+        """Distances between distributions, averaged over modalities by their weights.
+
+        In each modality they are exact Wasserstein distances under its metric, in units of their mean between training
+        distributions.
+
+        Parameters
+        ----------
+        A : Modalities or dict of str to Distributions
+            First cohort.
+        B : Modalities, dict of str to Distributions or None, default=None
+            Second cohort. None compares the distributions of `A` with each other.
+        n_jobs : int or None, default=None
+            Number of threads; None means one, -1 one per core.
+
+        Returns
+        -------
+        array of shape (len(A), len(B))
+            Distances.
+        """
+        check_is_fitted(self, "predictor_")
+        first = self._checked(A, reset=False)
+        second = None if B is None else self._checked(B, reset=False)
+        distances = [
+            pairwise_distances(first[name], second and second[name], metric, n_jobs=n_jobs) / self.units_[name]
+            for name, metric in self.metrics_.items()
+        ]
+        return np.sum([self.weights_[name] * d for name, d in zip(self.metrics_, distances, strict=True)], axis=0)
+
+
+def _mean_distance(D: Distributions, metric: GroundMetric) -> float:
+    """Return the mean distance between some distributions, in which distances of modalities can be added."""
+    rows = np.unique(np.linspace(0, len(D) - 1, _MAX_DISTRIBUTIONS).astype(int))
+    distances = pairwise_distances(D[rows].subsample(_MAX_POINTS, random_state=0), metric=metric)
+    return float(distances.sum()) / max(len(rows) * (len(rows) - 1), 1) or 1.0
+
+
+class MultimodalClassifier(_Classification, _Multimodal):
+    """Probabilities of classes from several modalities, each with a learned metric of its own.
+
+    The views of all modalities are stacked in one ensemble, so that held-out predictions use no label of their fold.
+    Where all modalities are measured on the same cells, further views compare cells by all features at once.
+
+    Parameters
+    ----------
+    ensemble : GroundMetricEnsemble or None, default=None
+        Ensemble, a copy of which is fitted to all modalities. None: one with default parameters.
+    joint : bool or None, default=None
+        Whether to compare cells by all modalities at once as well. None: where all have the same cells. True: by the
+        cells that all have.
+    random_state : int, RandomState or None, default=None
+        Seed of the ensemble; None keeps that of `ensemble`.
+
+    Attributes
+    ----------
+    ensemble_ : GroundMetricEnsemble
+        The fitted ensemble.
+    weights_ : dict of str to float
+        Sum of the stacking weights of each modality, and of "joint"; they sum to 1.
+    metrics_ : dict of str to GroundMetric
+        The learned metrics.
+    view_weights_ : dict of str to float
+        Stacking weight of each view of each modality.
+    modalities_ : list of str
+        Names of the modalities.
+    held_out_, score_, chance_, distances_, folds_, classes_ : as in `GroundMetricEnsemble`
+        Held-out predictions and their score, out-of-bag distances, folds and classes of the training distributions.
+    n_features_in_ : int
+        Number of features of all modalities.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
+    >>> noise = gm.datasets.make_modes(points_per_mode=10, random_state=1)[0]
+    >>> both = gm.Modalities({"signal": D.with_points(D.points[:, :1]), "noise": D.with_points(noise.points[:, 1:])})
+    >>> model = gm.MultimodalClassifier(gm.GroundMetricEnsemble(2), random_state=0).fit(both, y)
+    >>> model.weights_["signal"] > model.weights_["noise"]
+    True
+    """
+
+
+class MultimodalRegressor(_Regression, _Multimodal):
+    """Numbers from several modalities, each with a learned metric of its own.
+
+    As `MultimodalClassifier`, with kernel ridge regression.
+
+    Parameters
+    ----------
+    ensemble : GroundMetricEnsemble or None, default=None
+        Ensemble, a copy of which is fitted to all modalities. None: one with default parameters.
+    joint : bool or None, default=None
+        Whether to compare cells by all modalities at once as well. None: where all have the same cells. True: by the
+        cells that all have.
+    random_state : int, RandomState or None, default=None
+        Seed of the ensemble; None keeps that of `ensemble`.
+
+    Attributes
+    ----------
+    ensemble_, weights_, metrics_, view_weights_, modalities_, held_out_, score_ : as in `MultimodalClassifier`
+        Held-out predictions are numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import groundmetric as gm
+    >>> random = np.random.RandomState(0)
+    >>> samples, y = np.repeat(range(12), 5), np.arange(12.0)
+    >>> dose = gm.Distributions(random.normal(y.repeat(5))[:, None], samples)
+    >>> noise = gm.Distributions(random.normal(size=(60, 1)), samples)
+    >>> model = gm.MultimodalRegressor(gm.GroundMetricEnsemble(2), random_state=0)
+    >>> model.fit({"dose": dose, "noise": noise}, y).weights_["dose"] > 0.8
+    True
+    """
 
 
 def load_predictor(path: str | os.PathLike[str]) -> Any:
     """Read a file that `save` of any of these estimators wrote.
 
-    A file may come from anybody, so nothing in it is believed; whatever is wrong is a ValueError that names the file.
+    Everything in the file is validated; whatever is wrong is a ValueError that names the file.
     """
-    return unpack_predictor(*io.read_file(path), os.fspath(path))
+    return unpack_predictor(*files.read_file(path), os.fspath(path))
 
 
 def unpack_predictor(description: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> Any:
-    """The estimator that `pack` was called on, as far as predictions need it."""
+    """Return the estimator that `pack` was called on, as far as predictions need it."""
     try:
-        return _unpack(description, arrays)
+        kinds = {kind.__name__: kind for kind in (TransportClassifier, TransportRegressor, TransportSurvival)}
+        ensemble = GroundMetricEnsemble(**description["ensemble"])
+        loaded = kinds[description["estimator"]](ensemble, random_state=description["random_state"])
+        metric = GroundMetric(arrays["metric"], description["features"], variances=arrays.get("variances"))
+        loaded.predictor_ = Predictor.unpack(description["predictor"], arrays, metric.n_features)
+        loaded.metric_, loaded.n_features_in_ = metric, metric.n_features
+        if description["named"]:
+            loaded.feature_names_in_ = np.array(metric.features, dtype=object)
+        loaded._unpack_more(description, arrays)
+        return loaded
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError, MemoryError) as error:
-        raise io.unreadable(
-            where, error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-        ) from error
-
-
-def _unpack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    kind = {kind.__name__: kind for kind in EnsemblePredictor.__subclasses__()}[description["estimator"]]
-    found = kind(GroundMetricEnsemble(**description["ensemble"]), random_state=description["random_state"])
-    metric = GroundMetric(arrays["metric"], description["features"], variances=arrays.get("variances"))
-    predictor = io.unpack_predictor(description["predictor"], arrays, metric.n_features)
-    if isinstance(found, TransportClassifier):
-        classes = arrays["classes"]
-        if not isinstance(predictor.target, Classes) or classes.shape != (predictor.target.n_classes,):
-            raise Damaged(f"there are classes of shape {classes.shape}, which do not fit the models")
-        found.classes_ = classes.astype(str).astype(object) if description["text"] else classes
-    elif isinstance(predictor.target, Classes):
-        raise Damaged("a regressor has classes")
-    found.predictor_, found.metric_, found.n_features_in_ = predictor, metric, metric.n_features
-    if description["named"]:
-        found.feature_names_in_ = np.array(metric.features, dtype=object)
-    found._unpack_more(arrays)
-    return found
-
-
-def _storable(classes: np.ndarray) -> np.ndarray:
-    """Classes as an array that needs no pickle."""
-    if classes.dtype == object and all(isinstance(label, str) for label in classes):
-        return classes.astype(str)
-    if classes.dtype.kind not in "biufSU":
-        raise TypeError(f"classes are like {classes[0]!r}: only text and numbers can be saved, make all labels text")
-    return classes
+        reason = error if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        raise files.unreadable(where, reason) from error

@@ -7,7 +7,7 @@
 5
 """
 
-from ..supervision.splits import folds, leave_one_group_out, leave_one_out, shuffled
+from ..learning.splits import folds, leave_one_group_out, leave_one_out, shuffled
 from .compare import compare
 from .permutation import PermutationTest, permutation_test
 from .results import Comparison

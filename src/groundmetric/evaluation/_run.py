@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import traceback
 import warnings
@@ -10,14 +11,18 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import joblib
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 
-from .._internal.executor import InterruptedWarning
+from .. import __version__
+from .._internal.cache import Cache
+from .._internal.parallel import InterruptedWarning
 from .._internal.validation import NameIndex, check_class_weight, check_number
 from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights, class_shares
-from ..supervision.splits import Split, as_splits, folds, number_groups, rounds_of
+from ..learning.splits import Split, as_splits, folds, number_groups, rounds_of
 from .scores import (
     chosen_points,
     cluster_distributions,
@@ -29,7 +34,9 @@ from .scores import (
     vote_points,
 )
 
-OK, OUT_OF_TIME, OUT_OF_MEMORY, ERROR = "ok", "OOT", "OOM", "error"
+OK, OUT_OF_MEMORY, ERROR = "ok", "OOM", "error"
+# Parameters that change the duration of a fit, but not its result.
+_IRRELEVANT = {"n_jobs", "verbose", "checkpoint"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class Result:
     Attributes
     ----------
     status : str
-        "ok", "OOT" (out of time), "OOM" (out of memory) or "error: …".
+        "ok", "OOM" (out of memory) or "error: …".
     scores : dict of str to dict of str to float
         Level ("distributions", "points", "clusters", "point clusters") to score to value.
     probabilities : list of list of float
@@ -108,16 +115,27 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """The status without its message: "ok", "OOT", "OOM" or "error"."""
-        return self.status if self.status in (OK, OUT_OF_TIME, OUT_OF_MEMORY) else ERROR
+        """The status without its message: "ok", "OOM" or "error"."""
+        return self.status if self.status in (OK, OUT_OF_MEMORY) else ERROR
 
 
-def attempt(method: Any, cohort: Cohort, train: np.ndarray, test: np.ndarray, protocol: Protocol) -> Result:
-    """`fit_and_score`, with failures and warnings as part of the result rather than raised."""
+@dataclass(frozen=True)
+class Task:
+    """A method on a split."""
+
+    name: str
+    split: int
+    method: Any
+    train: np.ndarray
+    test: np.ndarray
+
+
+def attempt(cohort: Cohort, protocol: Protocol, task: Task) -> Result:
+    """Fit and score a method on a split; failures and warnings become part of the result."""
     result = Result()
     with recorded_warnings() as messages:
         try:
-            fit_and_score(method, cohort, train, test, protocol, result)
+            fit_and_score(task.method, cohort, task.train, task.test, protocol, result)
         except MemoryError:
             result.status = OUT_OF_MEMORY
         except Exception as error:
@@ -254,6 +272,91 @@ class _Clock:
         now = time.perf_counter()
         self.laps[name] = now - self._last
         self._last = now
+
+
+class ResultCache:
+    """Results of methods on splits, in a file; without a path, nothing is cached.
+
+    A result is found by what it depends on: data, labels, groups, protocol, split, and the method with its parameters.
+
+    Parameters
+    ----------
+    path : str, os.PathLike[str] or None
+        File; made when the first result is written.
+    cohort, protocol, methods
+        What is compared, on what, and how.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        cohort: Cohort,
+        protocol: Protocol,
+        methods: Mapping[str, Any],
+    ) -> None:
+        self._cache = None if path is None else Cache(path, "resume")
+        if self._cache is not None:
+            for name, method in methods.items():
+                _check_describable(name, method)
+            self._data = fingerprint(cohort, protocol)
+
+    def get(self, task: Task) -> Result | None:
+        """Return a cached result; None if there is none, or if it is a failure, which may not occur again."""
+        entry = None if self._cache is None else self._cache.get_json(task_key(task, self._data))
+        if entry is None:
+            return None
+        try:
+            result = Result(**entry["result"])
+        except (KeyError, TypeError):  # of a state of the code between two versions
+            return None
+        return result if result.status == OK else None
+
+    def put(self, task: Task, result: Result) -> None:
+        if self._cache is not None:
+            self._cache.put_json(task_key(task, self._data), {"result": result.to_dict()})
+
+
+def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
+    """Changes whenever the data, the names, the labels, the groups or the protocol do."""
+    D = cohort.D
+    points = D.points
+    arrays = (points.data, points.indices, points.indptr) if sparse.issparse(points) else (points,)
+    parts = [np.asarray(array) for array in (*arrays, D.bounds, D.weights, cohort.labels)]
+    groups = None if cohort.groups is None else list(cohort.groups)
+    annotations = {key: np.asarray(values) for key, values in D.annotations.items()} if protocol.only else {}
+    names = [str(name) for name in D.names]  # equal numbers of points are drawn by name
+    return joblib.hash([__version__, parts, names, D.features, annotations, groups, asdict(protocol)])
+
+
+def task_key(task: Task, data: str) -> str:
+    """Return the key of a task on the data with this fingerprint."""
+    return joblib.hash([describe(task.method), np.asarray(task.train), np.asarray(task.test), data])
+
+
+def describe(method: Any) -> Any:
+    """A method as plain data: its class and parameters, those of methods inside it as well."""
+    if hasattr(method, "get_params") and not isinstance(method, type):
+        parameters = method.get_params(deep=False)
+        return [
+            f"{type(method).__module__}.{type(method).__qualname__}",
+            {name: describe(value) for name, value in sorted(parameters.items()) if name not in _IRRELEVANT},
+        ]
+    if isinstance(method, Mapping):
+        return {str(name): describe(value) for name, value in method.items()}
+    if isinstance(method, list | tuple):
+        return [describe(value) for value in method]
+    return method
+
+
+def _check_describable(name: str, method: Any) -> None:
+    """Raise if a method could not be recognised in another run."""
+    try:
+        joblib.hash(describe(method))
+    except Exception as error:
+        raise ValueError(
+            f"method {name!r} cannot be recognised in another run, because its parameters cannot be pickled "
+            f"({error}): leave out `resume`, or give it named functions instead of lambdas"
+        ) from None
 
 
 def split_scores(results: list[Result], score: str, level: str) -> np.ndarray:

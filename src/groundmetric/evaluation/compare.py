@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Hashable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .._internal.executor import progress_bar
+from .._internal.parallel import progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
 from .._internal.validation import check_labels
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, shuffled
-from ._run import ERROR, Cohort, Protocol, Result
-from ._tasks import ResultCache, Task, Workers, check_limits
+from ..learning.splits import Split, as_splits, check_splits, folds, group_list, shuffled
+from ._run import ERROR, Cohort, Protocol, ResultCache, Task, attempt
 from .results import Comparison
-
-# A rehearsal takes so many training distributions of each class, and so many points of each.
-_REHEARSAL_SIZE, _REHEARSAL_POINTS = 3, 30
 
 
 def compare(
@@ -39,8 +36,6 @@ def compare(
     clustering: str | None = None,
     only: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
-    time_limit: float | None = None,
-    memory_limit: float | None = None,
     resume: str | os.PathLike[str] | None = None,
     verbose: int = 0,
 ) -> Comparison:
@@ -50,9 +45,9 @@ def compare(
     have `predict_proba` are asked for it; of others, the nearest training distributions vote. At point level, the
     nearest training points vote, each with the label of its distribution; points of no mass are left out.
 
-    Bad input raises before the long work: parameters and splits are checked, and every method is rehearsed on a few
-    points. One that fails there and then on the first split as well cannot run on these data, and is an error. A
-    method that fails later, or runs out of time or memory, is reported as such, and the others go on.
+    Parameters and splits are checked before the first fit. A method that fails on the first split and then on the
+    second as well cannot run on these data, which is an error. A method that fails on other splits is reported as such,
+    and the others go on.
 
     Parameters
     ----------
@@ -94,13 +89,8 @@ def compare(
     only : dict of str to value or None, default=None
         Annotation to value: the points that are clustered, e.g. ``{"mode": "centre"}``.
     n_jobs : int or None, default=None
-        Fits (a method on a split) that run at the same time, in worker processes; None means one, -1 one per core. One
-        at a time without limits runs in this process.
-    time_limit : float or None, default=None
-        Seconds that a method may take on a split; beyond, its status is "OOT" and it is not run on further splits.
-    memory_limit : float or None, default=None
-        Megabytes that a method may allocate on a split; beyond, its status is "OOM" and it is not run on further
-        splits. Linux only.
+        Fits (a method on a split) that run at the same time in worker processes, or on the cluster that joblib is
+        configured for; None means one, in this process, -1 one per core.
     resume : path-like or None, default=None
         File of finished results; what is there already, for the same data, splits and parameters, is not run again.
     verbose : int, default=0
@@ -131,7 +121,6 @@ def compare(
         n_neighbors, n_point_neighbors, weights, points, max_points, clustering, only, class_weight, n_points
     )
     protocol.check(D)
-    check_limits(time_limit, memory_limit)
     cohort = Cohort(D, labels, np.unique(labels), groups)
     notes = _too_few_voters(cohort, splits, protocol)
     for note in notes:
@@ -141,30 +130,30 @@ def compare(
         warnings.warn(small, stacklevel=2)
         notes.append(str(small))
 
-    cache = ResultCache(resume, cohort, protocol, methods, time_limit, memory_limit)
+    cache = ResultCache(resume, cohort, protocol, methods)
     tasks = [Task(name, at, methods[name], *split) for at, split in enumerate(splits) for name in methods]
-    done = {
-        (task.name, task.split): result
-        for task in tasks
-        if (result := cache.get(task.method, task.train, task.test)) is not None
-    }
-    limits: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit, "memory_limit": memory_limit}
-    with (
-        Workers(cohort, protocol, **limits) as workers,
-        progress_bar(len(tasks), "comparing", "fit", show=bool(verbose)) as bar,
-    ):
+    done = {(task.name, task.split): result for task in tasks if (result := cache.get(task)) is not None}
+    with progress_bar(len(tasks), "comparing", "fit", show=bool(verbose)) as bar:
 
-        def finish(task: Task, result: Result) -> None:
-            done[task.name, task.split] = result
-            cache.put(task.method, task.train, task.test, result)
-            bar.set_postfix(last=f"{task.name}, split {task.split}", refresh=False)
-            bar.update()
+        def run(chosen: list[Task]) -> None:
+            missing = [task for task in chosen if (task.name, task.split) not in done]
+            for number, result in run_tasks(partial(attempt, cohort, protocol), missing, n_jobs):
+                task = missing[number]
+                done[task.name, task.split] = result
+                cache.put(task, result)
+                bar.set_postfix(last=f"{task.name}, split {task.split}", refresh=False)
+                bar.update()
 
         bar.update(len(done))
-        for task, result in _confirm(_rehearse(tasks, done, workers, labels), tasks, workers):
-            finish(task, result)
-        for task, result in workers.run([task for task in tasks if (task.name, task.split) not in done]):
-            finish(task, result)
+        run([task for task in tasks if task.split == 0])
+        failed = {name for name in methods if done[name, 0].outcome == ERROR}
+        second = min(1, len(splits) - 1)
+        run([task for task in tasks if task.split == second and task.name in failed])
+        wrong = [name for name in methods if name in failed and done[name, second].outcome == ERROR]
+        if wrong:
+            reasons = "; ".join(f"{name!r}: {done[name, second].status}" for name in wrong)
+            raise ValueError(f"these methods cannot run on these data; correct them or leave them out: {reasons}")
+        run(tasks)
     results = {name: [done[name, at] for at in range(len(splits))] for name in methods}
     estimators = {name: _in_words(method) for name, method in methods.items()}
     return Comparison(
@@ -221,28 +210,3 @@ def _small_samples(D: Distributions, protocol: Protocol) -> SmallSampleWarning |
     n, D = resolve_n_points(protocol.n_points, D), D.with_mass()
     small = [] if n is None else [D.names[d] for d in np.flatnonzero(np.floor(D.effective_sizes + 1e-6) < n)]
     return SmallSampleWarning(small, n) if n is not None and small else None
-
-
-def _rehearse(
-    tasks: list[Task], done: Mapping[tuple[str, int], Result], workers: Workers, labels: np.ndarray
-) -> list[str]:
-    """Methods that fail on a few points of a few distributions; those with a result from before need no rehearsal."""
-    finished = {name for name, _ in done}
-    rehearsals = []
-    for task in tasks:
-        if task.split == 0 and task.name not in finished:
-            own = (task.train[labels[task.train] == label][:_REHEARSAL_SIZE] for label in np.unique(labels[task.train]))
-            rehearsals.append(
-                Task(task.name, 0, task.method, np.concatenate(list(own)), task.test[:2], _REHEARSAL_POINTS)
-            )
-    return [task.name for task, result in workers.run(rehearsals) if result.outcome == ERROR]
-
-
-def _confirm(doubtful: list[str], tasks: list[Task], workers: Workers) -> list[tuple[Task, Result]]:
-    """Try doubtful methods on the first split: a few points may have been too few. Raise for those that fail again."""
-    firsts = [task for task in tasks if task.split == 0 and task.name in doubtful]
-    answers = list(workers.run(firsts))
-    wrong = [f"{task.name!r}: {result.status}" for task, result in answers if result.outcome == ERROR]
-    if wrong:
-        raise ValueError(f"these methods cannot run on these data; correct them or leave them out: {'; '.join(wrong)}")
-    return answers

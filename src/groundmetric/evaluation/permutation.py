@@ -16,15 +16,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.executor import progress_bar
+from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import ParameterError, check_labels, check_number
 from ..distributions import as_distributions
 from ..ensemble import Classes, Survival
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
 from ..estimators.predictor import EnsemblePredictor
-from ..supervision.permutations import RestrictedPermutations, restricted_permutations
-from ..supervision.splits import check_splits, group_list
+from ..learning.splits import RestrictedPermutations, check_splits, group_list, restricted_permutations
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
 from .association import (
     WEIGHTS,
@@ -302,7 +301,8 @@ class EnsembleProcedure:
     """
 
     def __init__(self, ensemble: GroundMetricEnsemble, D: Any, y: Any, groups: Any, strata: Any) -> None:
-        self.cohort, self.geometry, self.settings = ensemble.prepare(D, y, groups, strata)
+        self.cohort, geometries, self.settings = ensemble.prepare(D, y, groups=groups, strata=strata)
+        self.geometry = geometries[""]
         target: Any = self.cohort.target
         back = self.cohort.inverse
         self.first: np.ndarray | None = None

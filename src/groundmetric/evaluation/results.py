@@ -13,7 +13,7 @@ import numpy as np
 
 from .._internal import tables
 from .._internal.tables import without_nan
-from ..supervision.splits import Split, number_groups, rounds_of
+from ..learning.splits import Split, number_groups, rounds_of
 from . import intervals, statistics
 from ._run import OK, Protocol, Result, pooled, split_scores
 from .intervals import Predictions

@@ -23,8 +23,8 @@ from .._internal.validation import (
 from ..distances import kneighbors
 from ..distributions import Distributions
 from ..estimators._base import GroundMetricMethod, check_weights, class_shares
+from ..learning.survival import check_comparable, concordance, read_survival
 from ..metrics.base import EuclideanMetric
-from ..supervision.survival import check_comparable, concordance, read_survival
 from ..transport.cohort import is_projection
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "log_probability")

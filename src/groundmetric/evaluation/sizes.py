@@ -12,7 +12,7 @@ from scipy import stats
 from .._internal.types import LabelsLike
 from .._internal.validation import NameIndex, check_classes, label_array, missing_values, real_array
 from ..distributions import Distributions
-from ..supervision.splits import group_list, number_groups
+from ..learning.splits import group_list, number_groups
 
 _N_PERMUTATIONS = 999
 

@@ -40,7 +40,7 @@ from .._internal.validation import (
 )
 from ..distributions import as_distributions
 from ..estimators._base import class_shares, mean_values
-from ..supervision.splits import Split, as_splits, check_splits, folds, group_list, number_groups, rounds_of
+from ..learning.splits import Split, as_splits, check_splits, folds, group_list, number_groups, rounds_of
 from ._run import Cohort, fit
 from .scores import check_distances, k_nearest
 

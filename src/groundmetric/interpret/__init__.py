@@ -1,4 +1,4 @@
-"""Interpretation: features, axes, flows, relevance of kinds of points, batch effects, stability, enrichment.
+"""Interpretation: features, axes, flows, relevance of kinds of points, batch effects, enrichment.
 
 >>> import groundmetric as gm
 >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
@@ -7,15 +7,13 @@
 ['signal']
 """
 
-from .axes import Axes, Layout, canonical_axes
+from .axes import Axes, canonical_axes
 from .batches import BatchEffects, batch_effects
-from .course import ViewScores, view_scores
 from .enrichment import Enrichment, over_representation, read_gmt
 from .flows import Flow, flow
-from .importance import FeaturePairs, FeatureReading, feature_pairs, read_features
+from .importance import FeatureReading, Stability, read_features, stability
 from .relevance import AnnotationRelevance, annotation_relevance
-from .significance import FeatureSignificance, feature_significance
-from .stability import Discoveries, Stability, stability
+from .significance import Discoveries, FeatureSignificance, feature_significance
 
 __all__ = [
     "AnnotationRelevance",
@@ -23,24 +21,19 @@ __all__ = [
     "BatchEffects",
     "Discoveries",
     "Enrichment",
-    "FeaturePairs",
     "FeatureReading",
     "FeatureSignificance",
     "Flow",
-    "Layout",
     "Stability",
-    "ViewScores",
     "annotation_relevance",
     "batch_effects",
     "canonical_axes",
-    "feature_pairs",
     "feature_significance",
     "flow",
     "over_representation",
     "read_features",
     "read_gmt",
     "stability",
-    "view_scores",
 ]
 
 

@@ -1,13 +1,8 @@
-"""Axes of a metric, which its components as learned do not have; axes and positions that figures show.
-
-Figures (`pl`) and reports share a `Layout`, so that both show the same positions in the same order.
-"""
+"""Axes of a metric that can be read one by one; positions and orders of distributions for figures and reports."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +11,6 @@ from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from .._internal.validation import NameIndex, align_by_name, align_square_by_name, carries_names
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, GroundMetric
 from ._inputs import annotation_of, classes_of, feature_names, frame, metric_of, spreads
@@ -25,7 +19,7 @@ from .flows import pair_costs
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_MOST_ORDERED = 300  # leaves up to which the best order of a tree is looked for: it takes long for more
+_MOST_ORDERED = 300  # leaves of a tree that are ordered optimally; the time is cubic in their number
 
 
 @dataclass(frozen=True)
@@ -203,11 +197,7 @@ def canonical_axes(
         D, codes, turned, kinds.codes, len(kinds.values), max_partners=max_partners,
         random=check_random_state(random_state), n_jobs=n_jobs,
     )  # fmt: skip
-    between, within = costs.means()
-    if np.isnan(between).any():
-        raise ValueError(
-            "no class has two distributions: there is nothing to compare the distance between classes with"
-        )
+    between, within = costs.checked_means()
     order = np.argsort(-between.sum(axis=0), kind="stable")
     means = D.means() @ turned.components.T  # (n_distributions, n_axes)
     deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
@@ -226,9 +216,9 @@ def canonical_axes(
 
 
 def principal_rotation(metric: GroundMetric, D: Distributions) -> tuple[GroundMetric, np.ndarray]:
-    """The metric by components along which the points of D are uncorrelated, and their variances, largest first.
+    """Return the metric with components along which the points of D are uncorrelated, and their variances.
 
-    Every distribution counts the same, however many points it has. A metric of Manhattan cost keeps its components.
+    Every distribution has the same weight. A metric with Manhattan costs keeps its components, in another order.
     """
     z = metric.project(D)
     weights = D.weights / len(D)
@@ -246,77 +236,9 @@ def _with_components(metric: GroundMetric, components: np.ndarray) -> GroundMetr
     return GroundMetric(components, metric.features, variances=metric.variances, cost=metric.cost)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Positions in the plane and orders of distributions by their distances, for figures; each computed once, if asked.
-
-    Parameters
-    ----------
-    distances : array or data frame of shape (n, n)
-        Symmetric, 0 on the diagonal.
-    y : array-like of shape (n,) or None, default=None
-        Class of each distribution, by which `by_class` orders; None: all are of one. A Series or dict is matched by
-        name to the rows of `distances` where that is a data frame.
-
-    Attributes
-    ----------
-    names : list or None
-        Names of the rows of a data frame.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import groundmetric as gm
-    >>> layout = gm.interpret.Layout(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"])
-    >>> layout.positions.shape, layout.by_class.tolist()
-    ((4, 2), [0, 2, 3, 1])
-    """
-
-    distances: np.ndarray
-    y: LabelsLike | None = None
-    names: list[Hashable] | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        name_index = NameIndex.of(self.distances)
-        named = list(name_index.names) if name_index.names is not None and carries_names(self.distances) else None
-        square = align_square_by_name(self.distances, name_index, "distances")
-        object.__setattr__(self, "y", align_by_name(self.y, name_index, "y"))
-        object.__setattr__(self, "distances", np.asarray(square))
-        object.__setattr__(self, "names", named)
-
-    @functools.cached_property
-    def positions(self) -> np.ndarray:
-        """Positions in the plane by classical multidimensional scaling, (n, 2)."""
-        return classical_scaling(self.distances)
-
-    @functools.cached_property
-    def by_class(self) -> np.ndarray:
-        """Order that keeps each class together, and within it near ones beside each other, (n,)."""
-        return order_by_class(self.distances, np.zeros(len(self.distances)) if self.y is None else self.y)
-
-    @functools.cached_property
-    def tree(self) -> np.ndarray:
-        """Average linkage of all, whatever their class, as SciPy has it, (n - 1, 4)."""
-        return average_linkage(self.distances)
-
-
 def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarray:
-    """Positions whose distances are close to those given: classical multidimensional scaling.
+    """Return positions by classical multidimensional scaling, (n, n_components), sorted by variance.
 
-    Parameters
-    ----------
-    distances : array of shape (n, n)
-        Symmetric, 0 on the diagonal.
-    n_components : int
-        Dimensions of the positions.
-
-    Returns
-    -------
-    array of shape (n, n_components)
-        Centred, the dimension with most of the variance first.
-
-    Examples
-    --------
     >>> distances = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])
     >>> classical_scaling(distances, 1).round(3).ravel().tolist()
     [-1.333, -0.333, 1.667]
@@ -330,22 +252,8 @@ def classical_scaling(distances: np.ndarray, n_components: int = 2) -> np.ndarra
 
 
 def order_by_class(distances: np.ndarray, y: Any) -> np.ndarray:
-    """Order of rows that keeps each class together, and within it near ones beside each other (average linkage).
+    """Return an order of rows that keeps each class together, and within it similar rows (average linkage).
 
-    Parameters
-    ----------
-    distances : array of shape (n, n)
-        Symmetric, 0 on the diagonal.
-    y : array-like of shape (n,)
-        The class of each row.
-
-    Returns
-    -------
-    array of shape (n,)
-        Row numbers.
-
-    Examples
-    --------
     >>> order_by_class(np.abs(np.subtract.outer([0, 9, 1, 8], [0, 9, 1, 8])), ["a", "b", "a", "b"]).tolist()
     [0, 2, 3, 1]
     """
@@ -356,52 +264,51 @@ def order_by_class(distances: np.ndarray, y: Any) -> np.ndarray:
         members = np.flatnonzero(codes == c)
         if members.size > 2:
             members = members[leaves_list(average_linkage(distances[np.ix_(members, members)]))]
-        # A tree has no direction: begin at the end that is nearer to where the first class began.
+        # A tree has no direction: begin at the end that is nearer to the first row of the first class.
         start = order[0][0] if order else members[0]
         order.append(members[:: -1 if distances[start, members[-1]] < distances[start, members[0]] else 1])
     return np.concatenate(order)
 
 
 def average_linkage(distances: np.ndarray) -> np.ndarray:
-    """Tree of average linkage, near leaves beside each other where there are at most 300."""
+    """Return the tree of average linkage (as SciPy has it), with optimal leaf order for at most 300 leaves."""
     condensed = squareform(np.asarray(distances), checks=False)
     return linkage(condensed, "average", optimal_ordering=len(distances) <= _MOST_ORDERED)
 
 
 def principal_axes(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points rotated onto their principal axes, and each axis's share of the variance."""
+    """Return points rotated onto their principal axes, and the share of the variance of each axis."""
     z = z - z.mean(axis=0)
     values, vectors = np.linalg.eigh(z.T @ z)
     values, vectors = np.maximum(values[::-1], 0.0), fix_signs(vectors[:, ::-1])
     return z @ vectors, values / (values.sum() or 1.0)
 
 
-def projected_axes(metric: GroundMetric, D: Distributions) -> tuple[np.ndarray, np.ndarray]:
-    """All points in the learned space along its principal axes, and each axis's share of the variance."""
-    return principal_axes(metric.project(D))
-
-
 def component_weights(metric: GroundMetric) -> tuple[np.ndarray, np.ndarray]:
-    """Components for features of equal spread, and the share of the importance of each, the largest first.
+    """Return components for features of equal spread, and the share of the importance of each, the largest first.
 
-    The squares of a feature's weights sum to its importance. The components are on their principal axes; with Manhattan
-    costs, where a rotation is another metric, they are those that were learned.
+    The squares of a feature's weights sum to its importance. Components are rotated onto their principal axes, except
+    with Manhattan costs, where a rotation is another metric.
 
     >>> component_weights(GroundMetric([[0.0, 1.0], [3.0, 0.0]]))[1].round(3).tolist()
     [0.9, 0.1]
     """
-    bare, importance = metric.components, metric.importance()
-    lengths = np.sqrt(np.sum(bare**2, axis=0))
-    weights = bare * np.divide(np.sqrt(importance), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    lengths = np.sqrt(np.sum(metric.components**2, axis=0))
+    scale = np.divide(np.sqrt(metric.importance()), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    weights = metric.components * scale
     if metric.cost is not Cost.MANHATTAN:
-        return rotate_components(weights)
-    sizes = np.sum(weights**2, axis=1)
-    order = np.argsort(-sizes, kind="stable")
-    return weights[order], sizes[order] / (sizes.sum() or 1.0)
+        _, sizes, axes = np.linalg.svd(weights, full_matrices=False)
+        used = sizes > 1e-9 * (sizes[0] or 1.0)
+        used[0] = True
+        weights = (fix_signs(axes.T).T * sizes[:, None])[used]
+        return weights, (sizes**2 / (np.sum(sizes**2) or 1.0))[used]
+    squares = np.sum(weights**2, axis=1)
+    order = np.argsort(-squares, kind="stable")
+    return weights[order], squares[order] / (squares.sum() or 1.0)
 
 
 def ellipse_axes(matrix: np.ndarray) -> tuple[float, float, float]:
-    """Half axes of the ellipse of a 2 x 2 matrix relative to the longer one, and the angle of that in degrees.
+    """Return the half axes of the ellipse of a 2 x 2 matrix, relative to the longer one, and its angle in degrees.
 
     >>> ellipse_axes(np.diag([1.0, 4.0]))
     (1.0, 0.5, 90.0)
@@ -411,21 +318,7 @@ def ellipse_axes(matrix: np.ndarray) -> tuple[float, float, float]:
     return float(major), float(minor), float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))
 
 
-def rotate_components(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Components rotated onto their principal axes, and the share of the squared weights of each.
-
-    >>> rotated, shares = rotate_components(np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 2.0]]))
-    >>> rotated.round(3).tolist(), shares.round(3).tolist()
-    ([[0.0, 2.449], [1.414, 0.0]], [0.75, 0.25])
-    """
-    _, sizes, axes = np.linalg.svd(weights, full_matrices=False)
-    used = sizes > 1e-9 * (sizes[0] or 1.0)
-    used[0] = True
-    shares = sizes**2 / (np.sum(sizes**2) or 1.0)
-    return (fix_signs(axes.T).T * sizes[:, None])[used], shares[used]
-
-
 def fix_signs(vectors: np.ndarray) -> np.ndarray:
-    """Columns with their largest entry positive: an eigenvector's sign is arbitrary, a figure should not be."""
+    """Return columns with their largest entry positive, because the sign of an eigenvector is arbitrary."""
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
     return vectors * np.where(largest < 0, -1.0, 1.0)

@@ -27,8 +27,7 @@ from .._internal.validation import (
     is_missing,
     real_array,
 )
-from ..supervision.permutations import canonical_order, restricted_permutations
-from ..supervision.splits import group_list, number_groups
+from ..learning.splits import canonical_order, group_list, number_groups, restricted_permutations
 from ._inputs import frame
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def batch_effects(
     the squared distances that the covariate explains (PERMANOVA, Anderson 2001). Values are permuted among units of
     the same label, so that an association of the covariate with the label does not count here; it is tested
     separately. With groups, permutations are restricted to those that keep groups together
-    (`supervision.permutations`): one sample with another value does not turn samples into independent units. If most
+    (`learning.splits`): one sample with another value does not turn samples into independent units. If most
     groups have one value, neighbours in the same group are ignored. A covariate that identifies the groups (the
     donor) is tested among distributions.
 

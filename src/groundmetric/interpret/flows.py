@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
+from .._internal.tables import visible
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
+from .._internal.validation import check_labels, check_number
 from ..distributions import Distributions, as_distributions
 from ..metrics.base import GroundMetric
 from ..transport import solve
 from ..transport.cohort import clouds_of
-from ._inputs import annotation_of, choose_pairs, frame, metric_of
+from ._inputs import annotation_of, frame, metric_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -142,16 +145,51 @@ def flow(
     """
     D = as_distributions(D)
     metric, kinds = metric_of(metric, D), annotation_of(D, annotation)
-    chosen = choose_pairs(D, i, j, y, max_pairs, random_state)
+    if y is None:
+        first, second = (_indices_of(D, given) for given in (i, j))
+        source, target = (
+            visible(D.names[side[0]]) if side.size == 1 else f"{side.size} distributions" for side in (first, second)
+        )
+    else:
+        labels = check_labels(y, D.name_index)
+        first, second = (np.flatnonzero(labels == label) for label in (i, j))
+        source, target = visible(i), visible(j)
+        if not first.size or not second.size:
+            missing = source if not first.size else target
+            raise ValueError(f"no distribution has the label {missing!r}: there are {np.unique(labels).tolist()}")
+    pairs = np.stack([side.ravel() for side in np.meshgrid(first, second, indexing="ij")], axis=1)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    if not len(pairs):
+        raise ValueError(f"{source} and {target} are the same single distribution: there is nothing to move")
+    if max_pairs is not None:
+        check_number("max_pairs", max_pairs, low=1, whole=True)
+        if len(pairs) > max_pairs:
+            random = check_random_state(random_state)
+            pairs = pairs[np.sort(random.choice(len(pairs), max_pairs, replace=False))]
     n = len(kinds.values)
 
     def digest(plan: Shipments) -> tuple[np.ndarray, np.ndarray]:
         cell = kinds.codes[plan.rows] * n + kinds.codes[plan.cols]
         return np.bincount(cell, plan.mass, n * n), np.bincount(cell, plan.cost, n * n)
 
-    mass, cost = np.mean(for_each_pair(D, chosen.pairs, metric, digest, n_jobs), axis=0)
-    sides = chosen.source, chosen.target
-    return Flow(*sides, kinds.values, mass.reshape(n, n), cost.reshape(n, n), len(chosen.pairs))
+    mass, cost = np.mean(for_each_pair(D, pairs, metric, digest, n_jobs), axis=0)
+    return Flow(source, target, kinds.values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
+
+
+def _indices_of(D: Distributions, given: Any) -> np.ndarray:
+    """Return indices of distributions that are given by name (text) or index, one or several."""
+    several = [given] if isinstance(given, str | numbers.Integral) else list(given)
+    if not several:
+        raise ValueError("no distribution is given: at least one is needed on each side")
+    indices = []
+    for one in several:
+        if isinstance(one, str) and one in D.names:
+            indices.append(D.names.index(one))
+        elif isinstance(one, numbers.Integral) and 0 <= int(one) < len(D):
+            indices.append(int(one))
+        else:
+            raise ValueError(f"there is no distribution {one!r}: expected a name, or an index from 0 to {len(D) - 1}")
+    return np.array(indices, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -174,9 +212,9 @@ class Shipments:
 def shipping(
     D: Distributions, metric: GroundMetric, kinds: np.ndarray | None = None
 ) -> Callable[[int, int], Shipments]:
-    """A function of the indices of two distributions to the optimal plan between them.
+    """Return a function from the indices of two distributions to the optimal plan between them.
 
-    With the kind of each point, the best plan among those in which as much mass as possible stays with its kind.
+    With the kind of each point, the plan is the best one among those that keep as much mass as possible in its kind.
     """
     clouds, costs = clouds_of(metric, (D,), dense=False)
 
@@ -184,8 +222,8 @@ def shipping(
         cost = costs(clouds[d].points, clouds[e].points)
         priced = cost
         if kinds is not None:
-            # Two shipments, out of a kind and into it, cost less than twice the largest cost when they are exchanged
-            # so that one stays: a toll above that is paid only where masses leave no choice.
+            # Exchanging a shipment out of a kind and one into it, so that one of them stays, raises the cost by less
+            # than twice the largest cost. A surcharge above that is paid only if the masses of kinds differ.
             apart = kinds[D.bounds[d] : D.bounds[d + 1], None] != kinds[D.bounds[e] : D.bounds[e + 1]]
             priced = cost + 3.0 * cost.max() * apart
         plan = solve(priced, clouds[d].masses, clouds[e].masses)
@@ -203,14 +241,14 @@ def for_each_pair(
     n_jobs: int | None = None,
     kinds: np.ndarray | None = None,
 ) -> list[Digest]:
-    """`digest` of the plan of every pair (by `shipping`), in order."""
+    """Return `digest` of the optimal plan of every pair, in order."""
     between = shipping(D, metric, kinds)
     with Threads(n_jobs) as threads:
         return threads.map(lambda pair: digest(between(int(pair[0]), int(pair[1]))), list(pairs))
 
 
 def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.random.Generator) -> np.ndarray:
-    """Ordered pairs (distribution, partner): at most so many partners of every class for each, itself excluded."""
+    """Return ordered pairs (distribution, partner), with at most `most` partners of every class for each."""
     pairs: list[tuple[int, int]] = []
     for d in range(codes.size):
         for c in np.unique(codes):
@@ -224,14 +262,8 @@ def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.ra
 class PairCosts:
     """Transport costs of each distribution to each of its partners.
 
-    Attributes
-    ----------
-    pairs : array of shape (n_pairs, 2)
-        Distribution and partner, ordered.
-    costs : array of shape (n_pairs, n_values, n_axes)
-        By the kind of the distribution's points, and by the axis along which they move.
-    codes : array of shape (n_distributions,)
-        Class of each distribution.
+    `pairs` has shape (n_pairs, 2), `codes` (n_distributions,) has the class of each distribution. `costs` has shape
+    (n_pairs, n_values, n_axes): by the kind of the distribution's points, and by the axis along which they move.
     """
 
     pairs: np.ndarray
@@ -239,10 +271,10 @@ class PairCosts:
     codes: np.ndarray
 
     def means(self, weights: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Mean costs to partners of other classes and of the own, (n_values, n_axes) each.
+        """Return mean costs to partners of other classes and of the own, (n_values, n_axes) each.
 
-        First over the partners of a distribution, then over distributions; one that is alone in its class has nothing
-        to be compared with and does not count. With weights, each distribution counts so often, on both sides.
+        The mean is first over the partners of a distribution, then over distributions that have partners in both. With
+        weights (of a bootstrap draw), each distribution counts as often on both sides.
         """
         weights = np.ones(self.codes.size) if weights is None else np.asarray(weights, dtype=np.float64)
         d, e = self.pairs.T
@@ -253,6 +285,12 @@ class PairCosts:
             return np.full(self.costs.shape[1:], np.nan), np.full(self.costs.shape[1:], np.nan)
         share = counting[d] * weights[e] / np.maximum(totals[same.astype(int), d], 1e-300) / counting.sum()
         between, within = (np.einsum("p,pva->va", share * kind, self.costs) for kind in (~same, same))
+        return between, within
+
+    def checked_means(self) -> tuple[np.ndarray, np.ndarray]:
+        between, within = self.means()
+        if np.isnan(between).any():
+            raise ValueError("no class has two distributions: distances within classes are needed for comparison")
         return between, within
 
 
@@ -269,9 +307,8 @@ def pair_costs(
 ) -> PairCosts:
     """Compare every distribution with at most `max_partners` of every class, by kind of points and by axis.
 
-    Where there are several kinds, points are compared with those of their own as far as masses allow. Mass m over the
-    step s costs m|s| = Σ m s_a² / |s| (for Manhattan costs Σ m |s_a|, for squared ones Σ m s_a²): so a cost is shared
-    out among the axes a, without a rest.
+    If there are several kinds, points are compared with points of their own kind as far as masses allow. The cost of
+    mass m over the step s is divided among the axes a: m|s| = Σ m s_a² / |s| (Manhattan Σ m |s_a|, squared Σ m s_a²).
     """
     z = metric.project(D)
 
@@ -284,24 +321,16 @@ def pair_costs(
     # One plan serves both directions of a pair, and `digest` gives the parts of both.
     unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
     sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds if n_values > 1 else None)
-    found = [sides[k][int(d > e)] for k, (d, e) in zip(place.ravel(), pairs.tolist(), strict=True)]
-    return PairCosts(pairs, np.array(found), codes)
+    costs = [sides[k][int(d > e)] for k, (d, e) in zip(place.ravel(), pairs.tolist(), strict=True)]
+    return PairCosts(pairs, np.array(costs), codes)
 
 
 @dataclass(frozen=True)
 class Bag:
-    """Distributions under one metric, and which of them the metric was trained on.
+    """All distributions (with all or some of their points) under one metric.
 
-    Attributes
-    ----------
-    D : Distributions
-        All distributions, with all or some of their points.
-    kinds : array of shape (n_points,)
-        Kind of each point as a number.
-    metric : GroundMetric
-        The metric.
-    trained_on : array of bool of shape (n_distributions,)
-        Distributions that the metric was trained on.
+    `kinds` has the kind of each point as a number, `trained_on` is True for distributions that the metric was trained
+    on.
     """
 
     D: Distributions
@@ -319,11 +348,11 @@ def costs_within_kinds(
     random: np.random.RandomState,
     n_jobs: int | None,
 ) -> PairCosts:
-    """Compare every distribution with others, points with those of their own kind as far as masses allow.
+    """Compare every distribution with others, points with points of their own kind as far as masses allow.
 
     Costs of a pair are averaged over at most `MOST_BAGS` bags whose metric was trained on neither distribution; pairs
-    without such a bag are left out. Instead of axes, the last dimension has cost and mass; a further kind at the end
-    has the mass that must change its kind.
+    without such a bag are left out. The last dimension of the costs has cost and mass instead of axes; an additional
+    kind at the end has the mass that must change its kind.
     """
     pairs = partners(codes, max_partners, random)
     unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
@@ -333,18 +362,16 @@ def costs_within_kinds(
         outside &= order < MOST_BAGS
     total = np.zeros((len(unordered), n_values + 1, 2))
     for bag, chosen in zip(bags, outside, strict=True):
-        digest = partial(_kept, bag.kinds, n_values)
+
+        def digest(plan: Shipments, kinds: np.ndarray = bag.kinds) -> np.ndarray:
+            kind = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
+            return _by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
+
         total[chosen] += for_each_pair(bag.D, unordered[chosen], bag.metric, digest, n_jobs, bag.kinds) or 0.0
     count = outside.sum(axis=0)
     costs = total / np.maximum(count, 1)[:, None, None]
-    known = (count > 0)[place.ravel()]
-    return PairCosts(pairs[known], costs[place.ravel()][known], codes)
-
-
-def _kept(kinds: np.ndarray, n_values: int, plan: Shipments) -> np.ndarray:
-    """Cost and mass by kind of what stays with it; last, of what does not."""
-    kept = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
-    return _by_kind(kept, np.column_stack([plan.cost, plan.mass]), n_values + 1)
+    compared = (count > 0)[place.ravel()]
+    return PairCosts(pairs[compared], costs[place.ravel()][compared], codes)
 
 
 def _by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:

@@ -1,17 +1,34 @@
-"""Importance of features and of pairs of features: in which class they are higher, and in which kind of points."""
+"""Importance of features: in which class and kind of points they are higher, and how stable it is in refits."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils import check_random_state
 
-from .._internal.types import DistributionsLike, LabelsLike, MetricLike
+from .._internal.muted import muted
+from .._internal.parallel import progress_bar
+from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLike, RandomState
+from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
-from ..metrics.base import GroundMetric
-from ._inputs import Annotation, annotation_of, classes_of, feature_names, frame, metric_of, spreads
+from ..evaluation.statistics import importance_interval, resample
+from ..learning.splits import group_list, number_groups
+from ._inputs import (
+    Annotation,
+    annotation_of,
+    check_confidence,
+    classes_of,
+    feature_names,
+    frame,
+    metric_of,
+    spreads,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -107,7 +124,7 @@ def read_features(
     """Importance of every feature, and in which class and kind of points its values are higher.
 
     The importance alone says that a feature counts, not which class has more of it: this comes from the class means.
-    They are means of single features; the metric may use a feature only together with others (`feature_pairs`).
+    They are means of single features; the metric may use a feature only together with others.
 
     Parameters
     ----------
@@ -176,94 +193,197 @@ def class_means(D: Distributions, codes: np.ndarray, kinds: Annotation) -> np.nd
 
 
 @dataclass(frozen=True)
-class FeaturePairs:
-    """Pairs of features with the largest weights in a metric, largest first.
+class Stability:
+    """Importances of features in refits on bootstrap samples of the distributions.
 
     Parameters
     ----------
-    first, second : list of str
-        Names of the two features of each pair.
-    weight : array of shape (n_pairs,)
-        Twice the off-diagonal entry of M for standardised features, in units of its trace, as the importance is.
-        Positive: differences in both add up. Negative: they cancel, and their contrast counts.
-    alignment : array of shape (n_pairs,)
-        Cosine, from -1 to 1, of the two features' columns of W: ±1 where the metric treats them as one feature, 0
-        where it treats them as unrelated.
+    features : list of str
+        Names of the features.
+    importance : array of shape (n_features,)
+        Importances of the learner as fitted.
+    refits : array of shape (n_refits, n_features)
+        Importances from bootstrap samples of the distributions.
+    n_top : int
+        Number of most important features that count as selected in a refit.
+    confidence : float
+        Confidence level of the intervals.
 
     Examples
     --------
     >>> import groundmetric as gm
-    >>> pairs = gm.interpret.feature_pairs(gm.GroundMetric([[3.0, -2.0, 0.0]], ["a", "b", "c"]), 1)
-    >>> pairs.first, pairs.second, pairs.weight.round(3).tolist(), pairs.alignment.round(3).tolist()
-    (['a'], ['b'], [-0.923], [-1.0])
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> learner = gm.baselines.LinearDiscriminant(random_state=0)
+    >>> result = gm.interpret.stability(learner, D, y, n_refits=3, n_top=1)
+    >>> result.selected.tolist()
+    [1.0, 0.0]
     """
 
-    first: list[str]
-    second: list[str]
-    weight: np.ndarray
-    alignment: np.ndarray
+    features: list[str]
+    importance: np.ndarray
+    refits: np.ndarray
+    n_top: int
+    confidence: float
+
+    @property
+    def interval(self) -> np.ndarray:
+        """Lower and upper ends of each importance, (2, n_features), as `pl.importance` draws them."""
+        return importance_interval(self.importance, self.refits, self.confidence)
+
+    @property
+    def selected(self) -> np.ndarray:
+        """Share of the refits in which each feature is among the `n_top` most important."""
+        ranks = np.argsort(np.argsort(-self.refits, axis=1, kind="stable"), axis=1)
+        return np.mean(ranks < self.n_top, axis=0)
 
     def table(self) -> DataFrame:
-        """The pairs as a table.
+        """Return a row per feature, the most important first.
 
         Returns
         -------
         pandas.DataFrame
-            A row per pair.
+            Columns feature, importance, low, high and selected.
         """
-        names = {"first": self.first, "second": self.second}
-        return frame(names | {"weight": self.weight, "alignment": self.alignment})
+        low, high = self.interval
+        columns = {
+            "feature": self.features, "importance": self.importance, "low": low, "high": high,
+            "selected": self.selected,
+        }  # fmt: skip
+        return frame(columns, np.argsort(-self.importance, kind="stable"))
 
 
-def feature_pairs(metric: MetricLike, n: int = 20) -> FeaturePairs:
-    """Pairs of features with the largest off-diagonal entries of M, for standardised features.
+def stability(
+    learner: Estimator,
+    D: DistributionsLike,
+    y: LabelsLike,
+    *,
+    groups: LabelsLike | None = None,
+    n_refits: int = 100,
+    n_top: int = 20,
+    confidence: float = 0.95,
+    n_jobs: int | None = None,
+    random_state: RandomState = 0,
+    verbose: int = 0,
+) -> Stability:
+    """Refit a learner on bootstrap samples of the distributions, for intervals and selection frequencies.
 
-    Features are standardised by their training variances; a metric without them (made by hand) is taken as it is.
-    M is never formed: an entry is at most the product of two columns' lengths (Cauchy-Schwarz), so only features that
-    can have an entry among the largest are multiplied.
+    Distributions are drawn with replacement within their class (whole groups if given; groups with several classes,
+    regardless of class). A learner whose `init` is "discriminant" starts every refit at a discriminant of the refit's
+    own sample and trains for a fifth of its epochs (at least 10). A start at the fitted W would hide variation: if that
+    separates the classes already, its gradient on a new sample is small too, and intervals are up to three times too
+    narrow. For error rates of single features use `feature_significance`; an ensemble has intervals without refits.
 
     Parameters
     ----------
-    metric : GroundMetric or fitted learner
-        The ground metric.
-    n : int, default=20
-        Number of pairs.
+    learner : GroundMetricLearner or another method with `metric_`
+        Fitted on D and y, or not fitted.
+    D : Distributions
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels; `y` and `groups` are aligned by name if they have names.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Patient of each distribution: distributions of a patient are drawn together.
+    n_refits : int, default=100
+        Number of bootstrap samples.
+    n_top : int, default=20
+        Number of most important features that count as selected.
+    confidence : float, default=0.95
+        Confidence level of the intervals.
+    n_jobs : int or None, default=None
+        Number of parallel fits (joblib).
+    random_state : int, RandomState or None, default=0
+        Seed of the draws.
+    verbose : int, default=0
+        1 shows a progress bar if stderr is a terminal.
 
     Returns
     -------
-    FeaturePairs
-        Weight and alignment of the pairs, strongest first.
+    Stability
+        Importances of all refits, intervals and selection frequencies.
 
     Examples
     --------
     >>> import groundmetric as gm
-    >>> pairs = gm.interpret.feature_pairs(gm.GroundMetric([[3.0, -2.0, 0.1]], ["a", "b", "c"]), 1)
-    >>> pairs.first, pairs.second, bool(pairs.weight[0] < 0)
-    (['a'], ['b'], True)
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> learner = gm.baselines.LinearDiscriminant(random_state=0)
+    >>> result = gm.interpret.stability(learner, D, y, n_refits=5, n_top=1)
+    >>> result.interval.shape, result.refits.shape
+    ((2, 2), (5, 2))
     """
-    metric = getattr(metric, "metric_", metric)
-    if not isinstance(metric, GroundMetric):
-        raise TypeError(f"metric is {type(metric).__name__}: expected a GroundMetric or a fitted learner")
-    columns = metric.components * spreads(metric)
-    lengths = np.linalg.norm(columns, axis=0)
-    order = np.argsort(-lengths, kind="stable")
-    size = min(max(64, n), order.size)
-    while True:
-        chosen = order[:size]
-        entries = columns[:, chosen].T @ columns[:, chosen]
-        rows, cols = np.triu_indices(size, 1)
-        values = entries[rows, cols]
-        best = np.argsort(-np.abs(values), kind="stable")[:n]
-        # No pair with a shorter column than these can beat the last one found.
-        if size == order.size or (best.size == n and abs(values[best[-1]]) >= lengths[order[0]] * lengths[order[size]]):
-            break
-        size = min(2 * size, order.size)
-    names, total = feature_names(metric), float(np.sum(lengths**2)) or 1.0
-    one, two = chosen[rows[best]], chosen[cols[best]]
-    both = lengths[one] * lengths[two]
-    return FeaturePairs(
-        first=[names[f] for f in one],
-        second=[names[f] for f in two],
-        weight=2.0 * values[best] / total,
-        alignment=values[best] / np.where(both > 0, both, 1.0),
+    D = as_distributions(D)
+    classes, codes = classes_of(y, D)
+    check_number("n_refits", n_refits, low=1, whole=True)
+    check_number("n_top", n_top, low=1, whole=True)
+    check_confidence(confidence)
+    random = check_random_state(random_state)
+    metric = metric_of(learner if hasattr(learner, "metric_") else clone(learner).fit(D, classes[codes]), D)
+    parameters = _refit_parameters(learner)
+    draws = bootstrap_indices(codes, group_list(groups, D.name_index), n_refits, random)
+    jobs = [(indices, int(random.randint(2**31 - 1))) for indices in draws]
+
+    def refit(indices: np.ndarray, seed: int) -> np.ndarray:
+        fresh = clone(learner).set_params(**parameters)
+        if "random_state" in fresh.get_params():
+            fresh.set_params(random_state=seed)
+        with muted(UserWarning):  # a refit has fewer different distributions than the cohort, and may warn of that
+            importance: np.ndarray = fresh.fit(D[indices], codes[indices]).metric_.importance()
+        return importance
+
+    refits = []
+    with progress_bar(n_refits, "refits", "fit", show=bool(verbose)) as bar:
+        run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
+        for importance in run(joblib.delayed(refit)(*job) for job in jobs):
+            refits.append(importance)
+            bar.update()
+    return Stability(
+        feature_names(metric, D), metric.importance(), np.array(refits), min(n_top, D.shape[1]), confidence
     )
+
+
+def _refit_parameters(learner: Any) -> dict[str, Any]:
+    """Return parameters of a refit: one thread, no output, and short training after a discriminant start."""
+    known = learner.get_params()
+    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in known}
+    init = known.get("init", "discriminant")  # may be an array
+    if "max_epochs" in known and isinstance(init, str) and init == "discriminant":
+        parameters["max_epochs"] = min(max(10, known["max_epochs"] // 5), known["max_epochs"])
+    return parameters
+
+
+def bootstrap_indices(codes: np.ndarray, groups: Any, n_draws: int, random: np.random.RandomState) -> list[np.ndarray]:
+    """Return bootstrap draws of distributions, each as indices.
+
+    A draw has at least two different distributions of each class (of a class of one, this one): nothing can be learned
+    about a class from one distribution or copies of it.
+    """
+    members = number_groups(groups, codes.size)
+    units = np.arange(codes.size) if members is None else members
+    least = np.minimum(np.bincount(codes), 2)
+    draws: list[np.ndarray] = []
+    for _ in range(200 * n_draws):
+        if len(draws) == n_draws:
+            return draws
+        counts = resample(units, codes, 1, random)
+        if len(counts) and np.all(np.bincount(codes[counts[0] > 0], minlength=least.size) >= least):
+            draws.append(np.repeat(np.arange(codes.size), counts[0].astype(int)))
+    raise ValueError("too few groups for bootstrap draws: most draws leave a class with a single distribution")
+
+
+def training_summary(history: Mapping[str, Any]) -> str:
+    """Describe the training of a learner: loss of held-out triplets if there are any, else active triplets.
+
+    >>> training_summary({"active": [0.9, 0.34]})
+    '34% of the triplets are active (within the margin), 90% in the first epoch'
+    >>> training_summary({"active": [0.0]})
+    'no triplet was ever active (within the margin): there was nothing to learn beyond the start'
+    """
+    held_out = np.asarray(history.get("validation_loss", []), dtype=float)
+    if np.isfinite(held_out).any():
+        best = int(np.nanargmin(held_out))
+        return f"held-out loss {held_out[0]:.3g} in the first epoch, {held_out[best]:.3g} at best (epoch {best + 1})"
+    first, last = history["active"][0], history["active"][-1]
+    if not np.any(history["active"]):
+        return "no triplet was ever active (within the margin): there was nothing to learn beyond the start"
+    if last == 0.0:
+        return f"no triplet is active any more: nothing is left to learn ({first:.0%} in the first epoch)"
+    return f"{last:.0%} of the triplets are active (within the margin), {first:.0%} in the first epoch"

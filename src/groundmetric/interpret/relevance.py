@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.statistics import containing, resample
-from ..supervision.splits import group_list, number_groups
-from ._inputs import Annotation, annotation_of, classes_of, frame, metric_of
+from ..learning.splits import group_list, number_groups
+from ._inputs import Annotation, annotation_of, check_confidence, classes_of, frame, metric_of
 from .flows import Bag, PairCosts, costs_within_kinds
 
 if TYPE_CHECKING:
@@ -181,6 +180,8 @@ def annotation_relevance(
     >>> round(float(found.share.sum()), 6)
     1.0
     """
+    check_number("n_draws", n_draws, low=1, whole=True)
+    check_confidence(confidence)
     D = as_distributions(D)
     _, codes = classes_of(y, D)
     kinds = annotation_of(D, annotation)
@@ -227,15 +228,13 @@ def relevance_in_bags(
 ) -> AnnotationRelevance:
     """`annotation_relevance` of distributions that each bag has, under its metric."""
     costs = costs_within_kinds(bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs)
-    between, _ = costs.means()
-    if np.isnan(between).any():
-        raise ValueError(
-            "no class has two distributions: there is nothing to compare the distance between classes with"
-        )
+    between, _ = costs.checked_means()
     unit = float(between[:, 0].sum())
     mass = np.mean([Annotation(values, bag.kinds).masses(bag.D).mean(axis=0) for bag in bags], axis=0)
     farther = _farther(costs, np.ones(codes.size))
-    draws = _draws(partial(_farther, costs), mass.size + 1, codes, groups, n_draws, random)
+    units = number_groups(groups, codes.size)
+    drawn_weights = resample(np.arange(codes.size) if units is None else units, codes, n_draws, random)
+    draws = np.array([_farther(costs, weights) for weights in drawn_weights]).reshape(len(drawn_weights), mass.size + 1)
     (shares, total, composition), drawn = _shares(farther, mass), _shares(draws, mass)
     return AnnotationRelevance(
         values=values,
@@ -243,7 +242,7 @@ def relevance_in_bags(
         relevance=farther[:-1] / unit,
         share=shares,
         draws=drawn[0],
-        confidence=_checked(confidence),
+        confidence=confidence,
         composition=float(composition),
         composition_draws=drawn[2],
         total=float(total) / unit,
@@ -272,19 +271,3 @@ def _shares(farther: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarr
     total = carried.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):  # of draws in which nothing is left to compare
         return carried / total[..., None], total, farther[..., -1] / (total + farther[..., -1])
-
-
-def _draws(
-    farther: Callable[[np.ndarray], np.ndarray], width: int, codes: np.ndarray, groups: Any, n_draws: int, random: Any
-) -> np.ndarray:
-    """`farther` in bootstrap draws of distributions, or of whole groups."""
-    check_number("n_draws", n_draws, low=1, whole=True)
-    units = number_groups(groups, codes.size)
-    drawn = resample(np.arange(codes.size) if units is None else units, codes, n_draws, random)
-    return np.array([farther(weights) for weights in drawn]).reshape(len(drawn), width)
-
-
-def _checked(confidence: float) -> float:
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence is {confidence}: expected a share between 0 and 1")
-    return confidence

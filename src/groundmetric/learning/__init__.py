@@ -1,17 +1,24 @@
-"""Learning a ground metric: its options as objects, the objective, the optimiser and the training loop."""
+"""Learning a ground metric: labels, triplets, loss and penalties, the training loop and its options, checkpoints."""
 
-from ..supervision.labels import Classes, Distances, Ordered, Survival
-from ..supervision.survival import survival_percentiles
-from .options import Checkpoint, EarlyStopping, Mapped, Nearest
+from .labels import Classes, Distances, Ordered, Survival
+from .penalties import Frobenius, GroupLasso, Lasso, Nuclear, Penalty, SquaredFrobenius
+from .survival import survival_percentiles
+from .training import Checkpoint, EarlyStopping, Mapped, Nearest
 
 __all__ = [
     "Checkpoint",
     "Classes",
     "Distances",
     "EarlyStopping",
+    "Frobenius",
+    "GroupLasso",
+    "Lasso",
     "Mapped",
     "Nearest",
+    "Nuclear",
     "Ordered",
+    "Penalty",
+    "SquaredFrobenius",
     "Survival",
     "survival_percentiles",
 ]

@@ -18,8 +18,8 @@ import numpy as np
 from .._internal.arrays import beginning_of, read_arrays, write_arrays
 from .._internal.files import Damaged, Foreign, refuse_foreign, remove_leftovers
 from ..distributions import Distributions
-from ..supervision import Supervision
 from ..transport.cache import cohort_digest
+from .labels import Supervision
 
 if TYPE_CHECKING:
     from .training import Training

@@ -16,10 +16,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 from ..distributions import Distributions
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.forms import DiagonalMetric
-from ..supervision import Supervision, Target
-from ..transport.pairs import PairTransport, pair_transport
+from ..transport.pairs import PairTransport, pair_transport, project
 from ..transport.problem import Masses
-from ..transport.products import project
+from .labels import Supervision, Target
 from .objective import Adam, GroundPairs, Optimiser
 
 # Distributions with fewer points are placed together: one product for many instead of many small ones.

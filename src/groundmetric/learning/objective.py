@@ -12,14 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from ..metrics.base import Cost
-from ..supervision import Supervision, Triplets
-from ..supervision.triplets import candidates
 from ..transport.neighbors import Finder, nearest
-from ..transport.problem import Masses
-from ..transport.state import Answers
+from ..transport.problem import Answers, Masses
+from .labels import Supervision
 from .penalties import ProximalPenalty
+from .triplets import Triplets, candidates
 
 
 class GroundPairs(Protocol):

@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..supervision import Supervision
+from .labels import Supervision
 
 
 class Penalty(Protocol):
@@ -123,7 +123,7 @@ class Frobenius(_Documented):
     Examples
     --------
     >>> import numpy as np
-    >>> from groundmetric.penalties import Frobenius
+    >>> from groundmetric.learning import Frobenius
     >>> Frobenius().value(np.array([[3.0, 4.0]]))
     5.0
     """
@@ -141,7 +141,7 @@ class SquaredFrobenius(_Documented):
     Examples
     --------
     >>> import numpy as np
-    >>> from groundmetric.penalties import SquaredFrobenius
+    >>> from groundmetric.learning import SquaredFrobenius
     >>> SquaredFrobenius().value(np.array([[3.0, 4.0]]))
     25.0
     """
@@ -161,7 +161,7 @@ class Lasso(_Documented):
     Examples
     --------
     >>> import numpy as np
-    >>> from groundmetric.penalties import Lasso
+    >>> from groundmetric.learning import Lasso
     >>> Lasso().value(np.array([[3.0, -4.0]]))
     7.0
     """
@@ -186,7 +186,7 @@ class GroupLasso(_Documented):
     Examples
     --------
     >>> import numpy as np
-    >>> from groundmetric.penalties import GroupLasso
+    >>> from groundmetric.learning import GroupLasso
     >>> GroupLasso().value(np.array([[3.0, 1.0], [4.0, 0.0]]))
     6.0
     """
@@ -212,7 +212,7 @@ class Nuclear(_Documented):
     Examples
     --------
     >>> import numpy as np
-    >>> from groundmetric.penalties import Nuclear
+    >>> from groundmetric.learning import Nuclear
     >>> Nuclear().value(np.array([[3.0, 0.0], [0.0, 4.0]]))
     7.0
     """

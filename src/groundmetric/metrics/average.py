@@ -1,12 +1,10 @@
-"""One metric from several: units in which they can be averaged, the average, and the Euclidean one to shrink to."""
+"""One metric from several: units in which they can be averaged, and the average."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils.extmath import randomized_svd
 
 from ..distributions import Distributions
 from .base import Cost, GroundMetric
@@ -21,7 +19,7 @@ def of_unit_spread(metric: GroundMetric, D: Distributions) -> GroundMetric:
     """The metric in units in which the projected points have total variance 1, so that metrics can be averaged."""
     if metric.cost is not Cost.EUCLIDEAN:
         raise ValueError(f"metrics of {metric.cost.name.lower()} cost have no average: learn one metric instead")
-    z = metric.project(_some_points(D))
+    z = metric.project(some_points(D))
     spread = float(np.sqrt(z.var(axis=0).sum()))
     if spread == 0.0:
         return metric
@@ -36,7 +34,7 @@ def average_metric(metrics: Sequence[GroundMetric], weights: Sequence[float], D:
     """
     used = [(metric, weight) for metric, weight in zip(metrics, weights, strict=True) if weight > 0.0]
     stacked = np.vstack([np.sqrt(weight) * metric.components for metric, weight in used])
-    z = GroundMetric(stacked).project(_some_points(D))
+    z = GroundMetric(stacked).project(some_points(D))
     variances, axes = np.linalg.eigh(np.cov(z, rowvar=False, ddof=0).reshape(len(stacked), len(stacked)))
     variances, axes = variances[::-1], axes[:, ::-1]
     total = np.cumsum(variances)
@@ -44,22 +42,7 @@ def average_metric(metrics: Sequence[GroundMetric], weights: Sequence[float], D:
     return GroundMetric(axes[:, :kept].T @ stacked, D.features, variances=D.moments(weighted=False)[1])
 
 
-def reference_metric(D: Distributions, scaling: str) -> GroundMetric:
-    """The Euclidean metric between points, as given or standardised, by its leading principal components."""
-    points = _some_points(D)
-    points = (points.toarray() if sparse.issparse(points) else points).astype(np.float64)
-    _, variances = D.moments(weighted=False)
-    scale = np.where(variances > 0, np.sqrt(variances), 1.0) if scaling == "standardised" else np.ones(D.shape[1])
-    centred = (points - points.mean(axis=0)) / scale
-    count = min(MOST_COMPONENTS, *centred.shape)
-    if count == D.shape[1]:
-        axes = np.eye(count)
-    else:
-        _, _, axes = randomized_svd(centred, count, random_state=0)
-    return of_unit_spread(GroundMetric(axes / scale, D.features), D)
-
-
-def _some_points(D: Distributions):  # type: ignore[no-untyped-def]
+def some_points(D: Distributions):  # type: ignore[no-untyped-def]
     if D.points.shape[0] <= _MOST_POINTS:
         return D.points
     return D.points[np.linspace(0, D.points.shape[0] - 1, _MOST_POINTS).astype(int)]

@@ -10,18 +10,17 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from .._internal.executor import Threads
+from .._internal.parallel import Threads
 from ..distributions import Distributions
 from ..estimators.learner import GroundMetricLearner
 from ..learning.model import EmbeddedPairs, Model
 from ..learning.objective import GroundPairs
-from ..learning.options import Settings, resolve_form
+from ..learning.training import Settings, resolve_form
 from ..metrics.base import Cost
 from ..transport import solve
 from ..transport.pairs import pair_transport
 from ..transport.plan import Plan
-from ..transport.problem import Masses
-from ..transport.state import no_answers
+from ..transport.problem import Masses, no_answers
 from .metric import NeuralDistance, NeuralMetric, distance_matrix
 from .modules import StandardisedModule, as_array
 

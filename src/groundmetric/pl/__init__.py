@@ -3,7 +3,7 @@
 from .learning import confusion, history
 from .metric import components, ellipse, importance
 from .points import cells, points, projection
-from .results import flow, scores, stability
+from .results import flow, scores
 from .samples import clustermap, embedding, heatmap
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "points",
     "projection",
     "scores",
-    "stability",
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +12,6 @@ from sklearn.metrics import confusion_matrix
 
 from .._internal.types import LabelsLike, Learned
 from .._internal.validation import NameIndex, align_by_name, carries_names
-from ..interpret.course import ViewScores, nothing_left, view_scores
 from . import style as legends
 from ._read import as_samples, entry, is_anndata, learned_label
 from .style import INK, Save, axes, colour, figure_docs, finish, row_size, short
@@ -25,7 +24,7 @@ _ROW = 0.2  # inches for a view or a label
 
 @figure_docs
 def history(
-    record: Learned | Mapping[str, Any] | ViewScores | AnnData,
+    record: Learned | Mapping[str, Any] | AnnData,
     ax: Axes | None = None,
     *,
     key: str = "groundmetric",
@@ -41,9 +40,8 @@ def history(
 
     Parameters
     ----------
-    record : learner, ensemble, mapping, ViewScores or AnnData
-        Fitted learner or its `history_`; fitted ensemble, what predicts by one, or its `interpret.view_scores`; or
-        AnnData after `tl.learn`.
+    record : learner, ensemble, mapping or AnnData
+        Fitted learner or its `history_`; fitted ensemble, or a predictor with one; or AnnData after `tl.learn`.
     {ax}
     {key}
     {end}
@@ -65,12 +63,27 @@ def history(
     return finish(drawn, "history", save, show)
 
 
+class ViewScores(NamedTuple):
+    """Held-out scores of the views of an ensemble, of all views together, and of guessing."""
+
+    scores: dict[str, float]
+    overall: float
+    chance: float
+    of_classes: bool
+
+    @property
+    def unit(self) -> str:
+        return "log-probability" if self.of_classes else "log-likelihood"
+
+
 def _views(record: Any, key: str) -> ViewScores | None:
-    """Held-out scores of an ensemble; None of a single learner."""
-    if isinstance(record, ViewScores):
-        return record
+    """Return held-out scores of an ensemble; None for a single learner."""
     if not is_anndata(record):
-        return view_scores(record) if hasattr(record, "ensemble_") or hasattr(record, "importances_") else None
+        ensemble = getattr(record, "ensemble_", record)
+        if not hasattr(ensemble, "chance_"):
+            return None
+        scores = ensemble.fitted_.view_scores
+        return ViewScores(scores, ensemble.score_, ensemble.chance_, bool(ensemble.classes_.size))
     found = entry(record, "uns", key)
     if "ensemble" not in found:
         return None
@@ -134,7 +147,7 @@ def _draw_active(epochs: Mapping[str, Any], ax: Axes | None) -> Axes:
     with axes(ax) as ax:
         ax.plot(np.arange(1, active.size + 1), 100 * active, color=colour(0))
         _dress_epochs(ax, active.size, "triplets within the margin (%)")
-        if nothing_left(epochs):
+        if active[-1] == 0.0:
             words = "nothing is left to learn:\nno triplet is within the margin"
             ax.text(0.98, 0.96, words, transform=ax.transAxes, ha="right", va="top", fontsize=7)
             ax.set_ylim(0, max(ax.get_ylim()[1], 10.0))  # a line at 0 has no scale of its own

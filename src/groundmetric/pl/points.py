@@ -14,7 +14,7 @@ from scipy import sparse
 from .._internal.types import LabelsLike, MetricLike
 from .._internal.validation import NameIndex, align_by_name
 from ..distributions import Distributions, as_distributions
-from ..interpret.axes import principal_axes, projected_axes
+from ..interpret.axes import principal_axes
 from . import style as legends
 from ._read import axis_names, basis_of, colouring, entry, is_anndata, learned_label, metric_of, two_features
 from .style import (
@@ -126,7 +126,7 @@ def projection(
     """
     D = as_distributions(D)
     classes = classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
-    z, shares = projected_axes(metric_of(metric), D)
+    z, shares = principal_axes(metric_of(metric).project(D))
     with axes(ax) as ax:
         ax.set_xlabel(axis_name(ax, 1, shares[0]))
         if shares.size == 1 or shares[0] >= _ONE_AXIS:

@@ -1,4 +1,4 @@
-"""Results of evaluation and interpretation: scores of methods, stability of features, flow between kinds of points."""
+"""Results of evaluation and interpretation: scores of methods, flow between kinds of points."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from .style import INK, MISSING, Save, axes, colour, figure_docs, finish, row_size, short, text_width, width
+from .style import INK, Save, axes, colour, figure_docs, finish, short, text_width, width
 
 if TYPE_CHECKING:
     from ..interpret.flows import Flow
-    from ..interpret.stability import Stability
 
-_INTERVAL_ROW, _SCORE_ROW = 0.115, 0.2  # inches for a feature, for a score
+_SCORE_ROW = 0.2  # inches for a score
 _BAR = 0.05  # width of the bars at both ends of a flow, of the distance between them
 _GAP = 0.02  # between kinds, of all mass
 _LONGEST, _NAME = 20, 6.5  # letters of the names at both sides of a flow, and points of their height
@@ -72,83 +71,6 @@ def scores(
         ax.tick_params("y", length=0)
         ax.set(xlabel=name, ylim=(len(rows) - 0.5, -0.5))
     return finish(ax, "scores", save, show)
-
-
-@figure_docs
-def stability(
-    result: Stability,
-    ax: Axes | None = None,
-    *,
-    n: int = 20,
-    level: float = 0.05,
-    save: Save = None,
-    show: bool | None = None,
-) -> Axes:
-    """The `n` most important features with bootstrap intervals, and the range under permuted labels in grey.
-
-    Marks are the importances as fitted; they are filled where the q-value is below `level`. The text at the right is
-    the share of refits in which a feature is among the top. What `result` has no refits or permutations for is left
-    out.
-
-    Parameters
-    ----------
-    result : Stability
-        Result of `interpret.stability`.
-    {ax}
-    n : int, default=20
-        Number of features.
-    level : float, default=0.05
-        Level of the q-values.
-    {end}
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> D, y = gm.datasets.make_rings(5, points=4, random_state=0)
-    >>> learner = gm.GroundMetricLearner(n_components=2, max_epochs=3, random_state=0).fit(D, y)
-    >>> found = gm.interpret.stability(learner, D, y, n_refits=3, n_permutations=0)
-    >>> gm.pl.stability(found).get_xlabel()
-    'share of the importance (%)'
-    """
-    top = np.argsort(-result.importance, kind="stable")[:n]
-    rows, found = np.arange(top.size), result.discoveries
-    with axes(ax, 0.8 + _INTERVAL_ROW * top.size) as ax:
-        ends = 100 * result.importance[top]
-        if len(result.null):
-            low, high = 100 * np.quantile(result.null[:, top], [0.025, 0.975], axis=0)
-            label = f"labels exchanged ({len(result.null)} times)"
-            ax.hlines(rows, low, high, color=MISSING, lw=0.45 * row_size(ax, top.size), alpha=0.6, label=label)
-            ends = np.maximum(ends, high)
-        if len(result.refits):
-            low, high = 100 * result.interval[:, top]
-            ax.hlines(
-                rows,
-                low,
-                high,
-                color=colour(0),
-                lw=1.0,
-                label=f"{result.confidence:.0%} of {len(result.refits)} refits",
-            )
-            ends = np.maximum(ends, high)
-        sure = np.zeros(top.size, bool) if found is None else found.q[top] < level
-        for chosen, face, label in ((sure, colour(0), f"q < {level:g}"), (~sure, "white", f"q ≥ {level:g}")):
-            if chosen.any():
-                name = label if found is not None else "as fitted"
-                x = 100 * result.importance[top][chosen]
-                ax.plot(x, rows[chosen], "o", ms=3.5, mfc=face, mec=colour(0), mew=0.8, ls="none", label=name)
-        letters = float(np.clip(0.75 * row_size(ax, top.size), 3.0, 7.0))
-        if len(result.refits):
-            for row, share in zip(rows.tolist(), result.selected[top], strict=True):
-                ax.text(1.0, float(row), f"{share:.0%}", transform=ax.get_yaxis_transform(), ha="right", va="center",
-                        fontsize=min(6.0, letters), color=INK)  # fmt: skip
-        ax.set_yticks(rows, [short(result.features[f], 28) for f in top], parse_math=False, fontsize=letters)
-        ax.tick_params("y", length=0)
-        ax.spines["left"].set_visible(False)
-        ax.set(xlabel="share of the importance (%)", xlim=(0, 1.15 * ends.max() or 1.0), ylim=(top.size - 0.5, -0.5))
-        legend = ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
-        for line in legend.get_lines():
-            line.set_linewidth(min(line.get_linewidth(), 4.0))  # as wide as a row of few features, it hides its text
-    return finish(ax, "stability", save, show)
 
 
 @figure_docs

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
@@ -14,8 +16,8 @@ from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import dendrogram
 
 from .._internal.types import LabelsLike
-from .._internal.validation import NameIndex, align_by_name, carries_names
-from ..interpret.axes import Layout
+from .._internal.validation import NameIndex, align_by_name, align_square_by_name, carries_names
+from ..interpret.axes import average_linkage, classical_scaling, order_by_class
 from . import style as legends
 from ._read import (
     as_samples,
@@ -52,6 +54,38 @@ _MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
 _BAR, _GAP = 0.07, 0.03  # inches: width of a bar of labels, and of the space beside it
 _TREE = 0.14  # height of the tree, as a share of the matrix
 _SMALLEST = 3.5  # points of the smallest letters
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions in the plane and orders of distributions by their distances; each computed once, if asked."""
+
+    distances: np.ndarray
+    y: LabelsLike | None = None
+    names: list[Hashable] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        name_index = NameIndex.of(self.distances)
+        named = list(name_index.names) if name_index.names is not None and carries_names(self.distances) else None
+        square = align_square_by_name(self.distances, name_index, "distances")
+        object.__setattr__(self, "y", align_by_name(self.y, name_index, "y"))
+        object.__setattr__(self, "distances", np.asarray(square))
+        object.__setattr__(self, "names", named)
+
+    @functools.cached_property
+    def positions(self) -> np.ndarray:
+        """Positions in the plane by classical multidimensional scaling, (n, 2)."""
+        return classical_scaling(self.distances)
+
+    @functools.cached_property
+    def by_class(self) -> np.ndarray:
+        """Order that keeps each class together, and within it near ones beside each other, (n,)."""
+        return order_by_class(self.distances, np.zeros(len(self.distances)) if self.y is None else self.y)
+
+    @functools.cached_property
+    def tree(self) -> np.ndarray:
+        """Average linkage of all, whatever their class, as SciPy has it, (n - 1, 4)."""
+        return average_linkage(self.distances)
 
 
 @figure_docs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from .._anndata.annotations import find_column
 from .._internal.validation import ParameterError
 from ..evaluation import SizeAssociation, size_association
 from ..interpret import batch_effects
-from ..interpret.course import nothing_left
 from . import interpretation
 from .interpretation import Axes, DrawnCells, Stability, listed
 from .prediction import Cohort, Evaluation, Predictions, evaluate, permutation_test
@@ -184,11 +183,10 @@ def _collect_tests(results: Results, permutations: int, steps: Steps) -> None:
         results.genes["cell_type"] = None if types is None else pd.Series(types)
     if run.results is None:
         refits = interpretation.refit_stability
-        results.stability = results.optional("Stability of genes", lambda: refits(cohort, permutations, steps))
-    elif permutations:
+        results.stability = results.optional("Stability of genes", lambda: refits(cohort, steps))
+    if permutations and results.stability is not None:
         q = results.optional("q-values of genes", lambda: interpretation.q_values(cohort, steps))
-        if q is not None and results.stability is not None:
-            results.stability = Stability(**{**vars(results.stability), "q": q})
+        results.stability = replace(results.stability, q=q)
     scores = results.optional("Baselines", lambda: evaluate(cohort, steps))
     if scores is not None:
         results.evaluation = scores
@@ -201,9 +199,8 @@ def _collect_tests(results: Results, permutations: int, steps: Steps) -> None:
     elif scores is not None:
         answer = results.optional(title, lambda: permutation_test(cohort, permutations, steps))
         if answer is not None:
-            results.evaluation = Evaluation(**{**vars(scores), "test": answer["test"]})
+            results.evaluation = replace(scores, test=answer["test"])
             results.omitted += [Note(title, note) for note in answer["notes"]]
-    results.omitted += [Note("Stability of genes", note) for note in getattr(results.stability, "notes", ())]
 
 
 def _type_key(run: Run, key: str | None) -> str | None:
@@ -304,7 +301,7 @@ def training_warnings(run: Run) -> list[Note]:
         epochs = len(history["loss"])
         if run.findings.get("interrupted"):
             notes.append(Note("Training was interrupted", f"it ended after {epochs} epochs"))
-        elif not (run.entry["converged"] or nothing_left(history)):
+        elif not run.entry["converged"] and any(history["active"][-1:]):  # active triplets are left
             text = f"training stopped after {epochs} epochs; allow more"
             notes.append(Note("Training did not converge", text, {"max_epochs": 2 * epochs}))
         return notes

@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 
 from .._internal.tables import counted, visible
 from ..interpret.axes import average_linkage, classical_scaling
-from ..interpret.course import epochs_in_words
+from ..interpret.importance import training_summary
 from ..pl.style import COLOURS, MISSING
 from .collect import LEVEL, Note, Results
 from .interpretation import listed, type_composition
@@ -804,7 +804,7 @@ def settings_of(results: Results) -> dict[str, dict[str, str]]:
     else:
         history = run.entry["history"]
         training = {"Method": "ggml (a single metric)", "Epochs": str(len(history["loss"])),
-                    "Course": epochs_in_words(history)}  # fmt: skip
+                    "Course": training_summary(history)}  # fmt: skip
     if findings.get("seconds") is not None:
         training["Time"] = duration(findings["seconds"])
     training["Seed"] = str(params.get("random_state", 0))

@@ -26,7 +26,7 @@ from ..interpret.flows import Bag, partners
 from ..interpret.relevance import relevance_in_bags
 from ..metrics.base import GroundMetric
 from ..tl.relevance import travel_of_cells
-from .prediction import MIN_PERMUTATIONS, Cohort
+from .prediction import Cohort
 from .run import BudgetError, Run, Steps, duration
 
 MAX_GENES = 300  # rows of the table of genes
@@ -114,7 +114,6 @@ class Stability:
     n_top: int
     repeats: str
     q: np.ndarray | None = None
-    notes: tuple[str, ...] = ()
 
     def significant(self) -> int | None:
         """Return the number of features with a q-value below `LEVEL`."""
@@ -144,40 +143,29 @@ def q_values(cohort: Cohort, steps: Steps) -> np.ndarray:
     return np.array(cohort.run.cached("q", [cohort.group_key, FEATURE_PERMUTATIONS], compute), dtype=float)
 
 
-def refit_stability(cohort: Cohort, permutations: int, steps: Steps) -> Stability:
-    """Variation of a single metric over refits to resampled samples, as many as the budget allows."""
+def refit_stability(cohort: Cohort, steps: Steps) -> Stability:
+    """Variation of a single metric over refits to bootstrap samples, as many as the budget allows."""
     run = cohort.run
 
     def compute() -> dict[str, Any]:
         each = max(float(run.findings.get("seconds") or 0.0), 0.1)  # as long as learning took
         number = steps.affordable(REFITS, each)
-        permuted = steps.affordable(permutations + number, each) - number
-        permuted = permuted if permuted >= min(MIN_PERMUTATIONS, permutations) else 0
         if number < 2:
             raise BudgetError(f"{REFITS} refits take about {duration(REFITS * each)}, more than remained of the budget")
-        name = f"refitting {number} times" + (f" and {permuted} times with permuted labels" if permuted else "")
-        with steps.step(name), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            learner = cohort.learner()
+        with steps.step(f"refitting {number} times"):
+            learner: Any = cohort.learner()
             learner.metric_ = run.stored.metric
             found = stability(
                 learner, cohort.metric_features, cohort.read.y, groups=cohort.read.groups, n_refits=number,
-                n_permutations=permuted, n_jobs=steps.n_jobs, verbose=steps.verbose,
+                n_jobs=steps.n_jobs, verbose=steps.verbose,
             )  # fmt: skip
-        notes = [str(warning.message) for warning in caught]
-        if (number, permuted) != (REFITS, permutations):
-            notes.append(f"{number} refits and {permuted} with permuted labels fit the budget")
         low, high = found.interval
-        q = None if found.discoveries is None else found.discoveries.q.tolist()
-        return {"low": low.tolist(), "high": high.tolist(), "selected": found.selected.tolist(), "q": q,
-                "n_top": found.n_top, "repeats": f"{len(found.refits)} refits", "notes": notes}  # fmt: skip
+        return {"low": low.tolist(), "high": high.tolist(), "selected": found.selected.tolist(), "n_top": found.n_top,
+                "repeats": f"{len(found.refits)} refits"}  # fmt: skip
 
-    found = run.cached("stability", [cohort.group_key, permutations, steps.budget], compute)
-    arrays = {name: None if found[name] is None else np.array(found[name], dtype=float) for name in _STABILITY_ARRAYS}
-    return Stability(**{**found, **arrays, "notes": tuple(found["notes"])})
-
-
-_STABILITY_ARRAYS = ("low", "high", "selected", "q")
+    found = run.cached("stability", [cohort.group_key, REFITS, steps.budget], compute)
+    arrays = {name: np.array(found[name], dtype=float) for name in ("low", "high", "selected")}
+    return Stability(**{**found, **arrays})
 
 
 # Cells

@@ -26,8 +26,8 @@ from ..evaluation import Comparison, compare, folds
 from ..evaluation._run import Result, recorded_warnings
 from ..evaluation.permutation import PreparedTest, prepare_test
 from ..evaluation.scores import encode, score_codes
-from ..learning.options import read_parameters
-from ..supervision.splits import Split
+from ..learning.splits import Split
+from ..learning.training import read_parameters
 from .run import BudgetError, Run, Steps, duration
 
 # Every class counts the same, in the score and in the votes of neighbours.

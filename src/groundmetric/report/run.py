@@ -34,7 +34,7 @@ from .._internal.cache import Cache
 from .._internal.tables import without_nan
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError
-from ..ensemble.fit import Predictor as ViewPredictor
+from ..ensemble import Predictor as ViewPredictor
 from ..estimators.predictor import load_predictor
 
 FINDINGS, SAMPLES = "run.json", "samples.h5ad"

@@ -29,14 +29,14 @@ from .._anndata.annotations import (  # fmt: skip
 from .._anndata.scale import moments, warn_of_counts
 from .._anndata.source import Source, listed, project, read
 from .._anndata.store import EnsembleResults, Predictor, Stored, pack_predictor
-from .._internal.executor import write_line
+from .._internal.parallel import write_line
 from .._internal.types import CellsLike, GenesLike
 from .._internal.validation import ParameterError
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner, TransportClassifier, TransportRegressor
 from ..evaluation import SizeAssociation, size_association
 from ..learning import Distances, Mapped, Ordered, Survival
-from ..supervision.labels import read_labels, resolve_target
+from ..learning.labels import read_labels, resolve_target
 
 LEARNERS = ("ensemble", "single")
 Learner = GroundMetricEnsemble | GroundMetricLearner

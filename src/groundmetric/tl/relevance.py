@@ -28,9 +28,9 @@ from .._anndata.store import drawn_cells, read_entry
 from ..distributions import Distributions
 from ..estimators._base import class_shares
 from ..interpret.flows import Shipments, for_each_pair, partners
-from ..learning.options import read_parameters
+from ..learning.splits import folds
+from ..learning.training import read_parameters
 from ..metrics.base import GroundMetric
-from ..supervision.splits import folds
 from .learn import Learner, Values, fit, make_learner
 
 if TYPE_CHECKING:

@@ -7,21 +7,23 @@ of the last digits of masses that should match is not shipped at all.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from . import _core
 from .plan import Basis
 from .problem import ROUNDING, is_tall
-from .trees import hung_forest, planted_flows, tree_flows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 UNFIT = "start does not fit these masses: use the basis of a plan with the same masses, or none"
 _REMEDY = "use the `basis` of a plan as it is, or none"
 
 
 class Forest(NamedTuple):
-    """Where the simplex ended; see `trees` for its nodes."""
+    """Where the simplex ended; its nodes are those of `_core/tree.hpp`: sources, then sinks, then the root."""
 
     parent: np.ndarray
     flow: np.ndarray
@@ -52,7 +54,10 @@ def run_simplex(
     """Return the optimal forest between integer masses, all of them above 0, at costs within `cost_range`."""
     n, m = cost.shape
     if is_tall(n, m):
-        start = None if start is None else turned_basis(checked_basis(start, n, m), a, b)
+        if start is not None:
+            start = checked_basis(start, n, m)
+            _check_tree(start.parent, n)
+            start = turned_basis(start, a, b)
         return turned_forest(run_simplex(np.ascontiguousarray(cost.T), b, a, start, max_pivots, cost_range), a, b)
     parent, potential = np.empty(n + m + 1, np.int32), np.zeros(n + m + 1)
     if start is not None:
@@ -64,12 +69,14 @@ def run_simplex(
     warm = start is not None
     pivots, optimal = _core.solve_matrix(cost, cost_range, a, b, parent, flow, potential, warm, max_pivots)
     if pivots < 0:
+        if start is not None:
+            _check_tree(start.parent, n)  # names the node that is wrong
         raise ValueError(UNFIT)
     return Forest(parent, flow, potential, n, pivots, optimal)
 
 
 def checked_basis(start: Basis, n: int, m: int) -> Basis:
-    """A basis for n × m points with mass, as the kernels take it; they trust every number in it."""
+    """Return a basis of n × m points with mass in the types of the kernels, which check that it is a tree."""
     parent, potential = np.asarray(start.parent), np.asarray(start.potential)
     if parent.ndim != 1 or parent.size != n + m + 1 or start.n_sources != n:
         raise ValueError(
@@ -78,10 +85,9 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
         )
     if not np.issubdtype(parent.dtype, np.integer):
         raise ValueError(f"start.parent has dtype {parent.dtype}: expected integers; {_REMEDY}")
-    _check_parents(parent, n)
+    if parent.dtype != np.int32:
+        _check_tree(parent, n)  # before large numbers are cut off
     parent = parent.astype(np.int32)
-    if tree_flows(parent, np.zeros(parent.size, np.int64)) is None:
-        raise ValueError(f"start.parent is no tree: some nodes are their own ancestors; {_REMEDY}")
     if potential.shape != parent.shape or not np.issubdtype(potential.dtype, np.floating):
         raise ValueError(
             f"start.potential has shape {potential.shape} and dtype {potential.dtype}: expected {parent.size} floats; "
@@ -93,8 +99,8 @@ def checked_basis(start: Basis, n: int, m: int) -> Basis:
     return Basis(parent, potential.astype(np.float64), n)
 
 
-def _check_parents(parent: np.ndarray, n: int) -> None:
-    """Sources hang from sinks or from the root, sinks from sources, and the root, the last node, from nothing."""
+def _check_tree(parent: np.ndarray, n: int) -> None:
+    """Raise unless sources have sinks or the root as parents, sinks have sources, and no node is its own ancestor."""
     root = parent.size - 1
     node = np.arange(root)
     above = parent[:-1]
@@ -107,6 +113,8 @@ def _check_parents(parent: np.ndarray, n: int) -> None:
         )
     if parent[root] != -1:
         raise ValueError(f"start.parent[{root}] is {parent[root]}: expected -1 for the root; {_REMEDY}")
+    if tree_flows(parent.astype(np.int32), np.zeros(parent.size, np.int64)) is None:
+        raise ValueError(f"start.parent is no tree: some nodes are their own ancestors; {_REMEDY}")
 
 
 def turned_basis(start: Basis, a: np.ndarray, b: np.ndarray) -> Basis:
@@ -216,3 +224,42 @@ def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
 
     links = sparse.coo_array((np.ones(tails.size), (tails, heads)), (size, size))
     return connected_components(links, directed=False)[1]
+
+
+# Spanning trees as arrays of parents.
+
+# Parent of the root.
+NO_PARENT = -1
+
+
+def tree_flows(parent: np.ndarray, mass: np.ndarray) -> np.ndarray | None:
+    """Return the flow of each node's arc to its parent at these masses, of any sign; None if `parent` is no tree."""
+    flow = mass.copy()
+    return flow if _core.fill_tree_flows(parent, flow) else None
+
+
+def planted_flows(parent: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """Return the flows that integer masses imply; None if they are not feasible."""
+    flow = tree_flows(parent, np.concatenate([a, b, [0]]))
+    if flow is None or (flow < 0).any() or flow[:-1][parent[:-1] == parent.size - 1].any():
+        return None
+    return flow
+
+
+def hung_forest(arcs: np.ndarray, n: int, m: int) -> np.ndarray:
+    """Return the parents of all nodes; each tree of a forest of arcs (source, sink) hangs from the root by a source."""
+    from scipy.sparse.csgraph import breadth_first_order, connected_components  # slow to import
+
+    root = n + m
+    _, tree = connected_components(_graph(arcs, root + 1), directed=False)
+    _, tops = np.unique(tree[:n], return_index=True)  # the first source of each tree
+    hung = np.concatenate([arcs, np.stack([np.full(tops.size, root), tops], axis=1)])
+    parent = breadth_first_order(_graph(hung, root + 1), root, directed=False)[1].astype(np.int32)
+    parent[root] = NO_PARENT
+    return parent
+
+
+def _graph(arcs: np.ndarray, n_nodes: int) -> csr_array:
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(len(arcs), np.int8), (arcs[:, 0], arcs[:, 1])), shape=(n_nodes, n_nodes))

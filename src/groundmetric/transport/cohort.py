@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from .._internal.executor import Threads, in_rounds
+from .._internal.parallel import Backend, Threads, in_rounds
 from ..distributions import Distributions
 from ..metrics.base import Cost, EuclideanMetric, GroundMetric
 from ..metrics.cost import BadDistances, checked_distances
@@ -26,7 +26,9 @@ _FEW_COMPONENTS = 100
 # Entries of cost matrices (about 15 seconds) per thread between two calls of `found`.
 _ROUND = 2.5e8
 # Pairs in a round, or in a task of a cluster, at most.
-MOST_PAIRS = 512
+_MOST_PAIRS = 512
+# Seconds per entry of a cost matrix (approximate), and seconds that a task of a cluster should take.
+_RATE, _SECONDS = 4e-8, 2.0
 # Larger coordinates have squares that may leave the range of numbers.
 _LARGEST = 1e151
 
@@ -300,22 +302,56 @@ def pairs_of(
 Found = Callable[[np.ndarray, PairResults], Any]
 
 
-def solve_in_rounds(pairs: Pairs, threads: Threads, *, done: Callable[[int], Any], found: Found) -> PairResults:
-    """Results of all pairs, by threads of this process.
+def solve_pairs(
+    pairs: Pairs, threads: Threads, backend: Backend | None, *, done: Callable[[int], Any], found: Found
+) -> PairResults:
+    """Solve all pairs in threads of this process, or on workers in tasks of `_SECONDS`; the bits are the same.
 
     Parameters
     ----------
     pairs : Pairs
     threads : Threads
-    done : callable of the number of pairs that were just solved
-    found : callable of the indices and the results of the pairs of a round
+        Threads of this process, used without a backend and for matrices too small to be sent.
+    backend : Backend or None
+        Workers, from `configured_backend`.
+    done : callable
+        Called with the number of pairs that were just solved.
+    found : callable
+        Called with the indices and the results of pairs as they arrive.
     """
-    results, solve = PairResults.empty(pairs.work.size), pairs.start(threads, done)
-    for which in in_rounds(pairs.work, _ROUND * threads.n_jobs, MOST_PAIRS * threads.n_jobs):
+    results = PairResults.empty(pairs.work.size)
+    if backend is not None and _RATE * float(pairs.work.sum()) >= 2 * _SECONDS:
+        tasks = _PairTasks(pairs, in_rounds(pairs.work, _SECONDS / _RATE, _MOST_PAIRS))
+        for number, part in backend.run(_solve_task, tasks):
+            which = tasks.indices[number]
+            results.put(which, part)
+            found(which, part)
+            done(which.size)
+        return results
+    solve = pairs.start(threads, done)
+    for which in in_rounds(pairs.work, _ROUND * threads.n_jobs, _MOST_PAIRS * threads.n_jobs):
         part = solve(which)
         results.put(which, part)
         found(which, part)
     return results
+
+
+class _PairTasks(Sequence[Any]):
+    """Parts of the pairs, each made when it is sent: all together may exceed the memory."""
+
+    def __init__(self, pairs: Pairs, indices: list[np.ndarray]) -> None:
+        self._pairs, self.indices = pairs, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._pairs.part(self.indices[number])
+
+
+def _solve_task(pairs: Pairs) -> PairResults:
+    with Threads(1) as threads:
+        return pairs.start(threads, lambda count: None)(np.arange(pairs.work.size))
 
 
 def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

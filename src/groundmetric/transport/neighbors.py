@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._internal.executor import Threads, in_batches
+from .._internal.parallel import Threads, in_batches
 from ..metrics.base import Cost
 from . import _core
 from . import pairs as pairs_module

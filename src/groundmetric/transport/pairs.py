@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.executor import Threads, in_batches
+from .._internal.parallel import Threads, in_batches
 from ..metrics.base import Cost
 from . import _core
 from .large import solve_large_pairs
-from .problem import Masses, balancing_factors, is_tall, rounded_masses, smallest_masses
-from .state import Bases, Pairs, Points, no_answers
+from .problem import (
+    Bases,
+    Masses,
+    Pairs,
+    Points,
+    balancing_factors,
+    is_tall,
+    no_answers,
+    rounded_masses,
+    smallest_masses,
+)
 
 # A hand-over to a thread should be worth about this many entries of a cost matrix (a few milliseconds), or this many
 # points on a line.
@@ -314,3 +323,24 @@ def _at_origin(
 
 def _node_arrays(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size)
+
+
+# With more components, BLAS is as fast.
+_FEW = 8
+
+
+def project(points: np.ndarray, components: np.ndarray) -> np.ndarray:
+    """Multiply dense points (n, n_features), of float32 or float64, by components; returns (n, n_components).
+
+    BLAS is made for square matrices: with five components it takes more than twice as long as reading the points.
+    """
+    if (
+        components.shape[0] > _FEW
+        or not (points.flags.c_contiguous and points.flags.aligned)
+        or points.dtype.char not in "fd"
+    ):
+        # A wide product from the left is faster than a narrow one from the right, by half.
+        return np.ascontiguousarray((components @ points.astype(np.float64, copy=False).T).T)
+    z = np.empty((points.shape[0], components.shape[0]))
+    _core.project(points, np.ascontiguousarray(components, np.float64), z)
+    return z

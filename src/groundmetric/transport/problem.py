@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,8 @@ def check_cost(cost: Any) -> tuple[np.ndarray, tuple[float, float]]:
 
 def check_masses(a: Any, b: Any, shape: tuple[int, int], *, balanced: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Masses of both sides; equal ones by default. `balanced`: they have to have the same sum."""
+    if a is None and b is None:
+        return _check_side(None, "a", shape[0]), _check_side(None, "b", shape[1])
     float32 = np.float32 in (getattr(a, "dtype", None), getattr(b, "dtype", None))
     a, b = _check_side(a, "a", shape[0]), _check_side(b, "b", shape[1])
     with np.errstate(over="ignore"):
@@ -267,3 +269,52 @@ def rounded_masses(units: np.ndarray) -> np.ndarray:
     rounded = np.rint(units * (TOTAL / number)).astype(np.int64)
     rounded[np.argmax(rounded)] += TOTAL - rounded.sum()
     return rounded
+
+
+# Arrays that the C++ core reads and writes.
+
+
+class Points(NamedTuple):
+    """Projected points of all distributions, and their masses."""
+
+    z: np.ndarray  # (n_points, n_components)
+    bounds: np.ndarray  # distribution d has the rows bounds[d]:bounds[d + 1]
+    units: np.ndarray  # int64, the smallest integers with the ratios of the masses; see `balancing_factors`
+    rounded: np.ndarray  # int64 masses rounded to a common total; empty if no pair needs them
+    shares: np.ndarray  # masses as floats that sum to 1 in every distribution
+    uniform: np.ndarray  # bool: distributions with equal masses
+    cost: int  # a `Cost`
+
+
+class Pairs(NamedTuple):
+    """The distributions of each pair, and the factors that make their units balance; 0: use `rounded`."""
+
+    first: np.ndarray
+    second: np.ndarray
+    times_first: np.ndarray
+    times_second: np.ndarray
+
+
+class Bases(NamedTuple):
+    """Where each pair's last solve ended."""
+
+    offset: np.ndarray  # (n_pairs,) start in the arrays below; a pair of n and m points takes n + m + 1 numbers
+    parent: np.ndarray
+    flow: np.ndarray
+    potential: np.ndarray
+    warm: np.ndarray  # (n_pairs,) bool: the pair has a basis to start from
+
+
+class Answers(NamedTuple):
+    """Results of solves, by pair."""
+
+    value: np.ndarray
+    pivots: np.ndarray  # -1 if the basis to start from is not feasible for the masses
+    optimal: np.ndarray
+    bound: np.ndarray  # bool: the value is a lower bound, which was enough
+
+
+def no_answers(n_pairs: int) -> Answers:
+    """Return the answers of pairs that have not been solved."""
+    flags = np.ones(n_pairs, bool), np.zeros(n_pairs, bool)
+    return Answers(np.full(n_pairs, np.nan), np.zeros(n_pairs, np.int64), *flags)

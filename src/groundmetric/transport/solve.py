@@ -150,7 +150,8 @@ def solve(
     >>> gm.transport.solve([[0.0, 2.0], [2.0, 1.0]], solver="partial", share=0.5).value
     0.0
     """
-    chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
+    is_plain = solver == "exact" and not options  # the usual call, which need not look up solvers
+    chosen = Exact(max_pivots) if is_plain else resolve_solver(solver, {**options, "max_pivots": max_pivots})
     cost, cost_range = check_cost(cost)
     a, b = check_masses(a, b, cost.shape, balanced=chosen.balanced)
     if not isinstance(start, Basis | None):

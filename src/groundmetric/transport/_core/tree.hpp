@@ -174,8 +174,10 @@ private:
         parent_ = parent_buffer_.of(nodes), next_ = next_buffer_.of(nodes);
         previous_ = previous_buffer_.of(nodes), last_ = last_buffer_.of(nodes);
         flow_ = flow_buffer_.of(nodes), potential_ = potential_buffer_.of(nodes);
-        up_ = up_buffer_.of(nodes), down_ = down_buffer_.of(nodes), place_ = place_buffer_.of(nodes);
-        std::fill(place_.begin(), place_.end(), 0);
+        up_ = up_buffer_.of(nodes), down_ = down_buffer_.of(nodes);
+        place_up_ = place_up_buffer_.of(nodes), place_down_ = place_down_buffer_.of(nodes);
+        std::fill(place_up_.begin(), place_up_.end(), 0);
+        std::fill(place_down_.begin(), place_down_.end(), 0);
         std::fill(flow_.begin(), flow_.end(), 0);
     }
 
@@ -197,20 +199,28 @@ private:
 
     /// Collect the cycle that an arc closes: nodes from source and sink up to, but without, their common ancestor.
     ///
-    /// Later passes read the nodes from `up` and `down` in order, which is faster than from parent to parent.
+    /// Both paths advance in turn until one meets the other, so neither goes on to the root. Later passes read the nodes
+    /// from `up` and `down` in order, which is faster than from parent to parent.
     Cycle find_cycle(Node source, Node sink) {
-        Node above_source = 0;
-        for (Node x = source; x != kNone; x = parent_[x]) {
-            up_[above_source] = x;
-            place_[x] = above_source++;
+        // Places of earlier cycles remain; a place is valid if its list agrees with it.
+        const auto is_in = [](std::span<const Node> list, Node size, Node place, Node x) {
+            return place < size && list[place] == x;
+        };
+        Node x = source, y = sink, steps_up = 0, steps_down = 0;
+        while (true) {
+            if (x != kNone) {
+                if (is_in(down_, steps_down, place_down_[x], x)) return {steps_up, place_down_[x]};
+                up_[steps_up] = x;
+                place_up_[x] = steps_up++;
+                x = parent_[x];
+            }
+            if (y != kNone) {
+                if (is_in(up_, steps_up, place_up_[y], y)) return {place_up_[y], steps_down};
+                down_[steps_down] = y;
+                place_down_[y] = steps_down++;
+                y = parent_[y];
+            }
         }
-        Node y = sink, steps_down = 0;
-        // Places of earlier cycles remain; a place is valid if `up` agrees with it.
-        while (!(place_[y] < above_source && up_[place_[y]] == y)) {
-            down_[steps_down++] = y;
-            y = parent_[y];
-        }
-        return {place_[y], steps_down};
     }
 
     /// The arc that blocks flow around the cycle, by its position on its side, and the flow that it lets pass.
@@ -306,12 +316,13 @@ private:
     Node n_ = 0, root_ = 0;
     Buffer<Mass> flow_buffer_;
     Buffer<double> potential_buffer_;
-    Buffer<Node> parent_buffer_, next_buffer_, previous_buffer_, last_buffer_, up_buffer_, down_buffer_, place_buffer_;
+    Buffer<Node> parent_buffer_, next_buffer_, previous_buffer_, last_buffer_;
+    Buffer<Node> up_buffer_, down_buffer_, place_up_buffer_, place_down_buffer_;
     // Separate arrays: most loops read one or two fields of many nodes.
     std::span<Node> parent_, next_, previous_, last_;
     std::span<Mass> flow_;
     std::span<double> potential_;
-    std::span<Node> up_, down_, place_;
+    std::span<Node> up_, down_, place_up_, place_down_;
 };
 
 }  // namespace groundmetric

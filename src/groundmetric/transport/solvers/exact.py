@@ -254,12 +254,13 @@ def solve_exact(
         lacking = unplaced(forest, flows, rounded)
     shipped = [_shipments(forest, flows, rows, cols), *small]
     senders, receivers, amounts = (np.concatenate(parts) for parts in zip(*shipped, strict=True))
-    order = np.lexsort((receivers, senders))
+    order = np.argsort(senders * cost.shape[1] + receivers)  # by sender, then receiver; no arc occurs twice
     number = float(units.number)
     value = _in_turn(amounts * cost[senders, receivers]) / number
     # What any way to place the rest costs at most; mostly there is none, and a pass over all costs is saved.
     missing = 2.0 * lacking / number * float(np.abs(inner).max()) if lacking else 0.0
-    proof = Proof.of(value, *units.shares(), potentials).less(hidden_gain(cost, *units.shares(), potentials, value))
+    shares = units.shares()
+    proof = Proof.of(value, *shares, potentials).less(hidden_gain(cost, *shares, potentials, value))
     doubt = proof.rounding * (units.rounding > 0.0)
     proved = proof.holds(inner, missing)
     return Plan(

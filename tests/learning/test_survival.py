@@ -14,16 +14,15 @@ import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import concordance_index
 from groundmetric.learning import Survival, survival_percentiles
-from groundmetric.supervision import OrderedTarget, random_triplets
-from groundmetric.supervision.survival import (
-    SurvivalTarget,
+from groundmetric.learning.labels import OrderedTarget, SurvivalTarget
+from groundmetric.learning.survival import (
     SurvivalTimes,
     check_comparable,
     concordance,
     kaplan_meier,
     survival_ranges,
 )
-from groundmetric.supervision.triplets import candidates
+from groundmetric.learning.triplets import candidates, random_triplets
 
 ALL = 99  # neighbours of every level: all triplets
 

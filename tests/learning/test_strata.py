@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from groundmetric.supervision import OrderedTarget, Supervision, nearest_triplets, random_triplets
-from groundmetric.supervision.triplets import candidates
+from groundmetric.learning.labels import OrderedTarget, Supervision
+from groundmetric.learning.triplets import candidates, nearest_triplets, random_triplets
 
 
 def drawn(target, strata=None, t=2):

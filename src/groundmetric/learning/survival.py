@@ -10,14 +10,12 @@ and only comparisons that hold anywhere in it are learned from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .._internal.types import LabelsLike
 from .._internal.validation import NameIndex, align_by_name, missing_values, real_array
-from .targets import GAP, Target, cut
 
 _FORM = 'a structured array with the fields "event" and "time" (as of scikit-survival), or a table with such columns'
 
@@ -173,10 +171,10 @@ def survival_ranges(times: SurvivalTimes) -> tuple[np.ndarray, np.ndarray]:
 
 def expected_percentiles(times: SurvivalTimes) -> np.ndarray:
     """Percentile of survival of each patient, of censored ones the mean of what is left of the curve."""
-    return _expected(*survival_ranges(times))
+    return expected(*survival_ranges(times))
 
 
-def _expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def expected(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(low == high, low, (low + 1.0) / 2.0)
 
 
@@ -207,53 +205,3 @@ def survival_percentiles(y: LabelsLike) -> np.ndarray:
     times = read_survival(y, NameIndex(None, n=NameIndex.of(y).size))
     check_comparable(times)
     return expected_percentiles(times)
-
-
-@dataclass(frozen=True)
-class SurvivalTarget(Target):
-    """The farther apart two survival times certainly are, the farther apart should their distributions be."""
-
-    low: np.ndarray  # ranges of percentiles, of one who died without width
-    high: np.ndarray
-    gap: float
-
-    @classmethod
-    def of(cls, times: SurvivalTimes, gap: float | None = None) -> SurvivalTarget:
-        """Without a gap, a quarter of the standard deviation of the percentiles."""
-        own = GAP * float(np.std(expected_percentiles(times))) if gap is None else gap
-        return cls(*survival_ranges(times), own)
-
-    @property
-    def labelled(self) -> np.ndarray:
-        """All: who lacks a label has no place in a Kaplan–Meier estimate."""
-        return np.ones(self.low.size, dtype=bool)
-
-    @cached_property
-    def levels(self) -> np.ndarray:
-        """Levels of known percentiles, and one more of all that were censored early: few of these are like anybody."""
-        known = self.low == self.high
-        levels = cut(np.where(known, self.low, np.nan))
-        return np.where(known, levels, levels.max() + 1)
-
-    def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Label distances at either end of the anchor's range: at most of the near ones, at least of the far ones.
-
-        In between, the one minus the other is concave, so that it is least at an end; unless a far one may be where the
-        anchor is, and then nothing is certain.
-        """
-        ends = (self.low[anchor], self.high[anchor])
-        overlap = (self.low[far] <= ends[1]) & (self.high[far] >= ends[0])
-        found = []
-        for end in ends[: 1 if ends[0] == ends[1] else 2]:
-            nearer = np.maximum(self.high[near] - end, end - self.low[near])
-            farther = np.maximum(self.low[far] - end, end - self.high[far])
-            found.append((nearer, np.where(overlap, 0.0, farther)))
-        return found
-
-    def response(self) -> np.ndarray:
-        """Expected percentiles, in standard deviations."""
-        expected = _expected(self.low, self.high)
-        return (expected / np.std(expected))[:, None]
-
-    def at(self, places: np.ndarray) -> SurvivalTarget:
-        return SurvivalTarget(self.low[places], self.high[places], self.gap)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from groundmetric.supervision.permutations import restricted_permutations
+from groundmetric.learning.splits import restricted_permutations
 
 
 @st.composite
@@ -168,3 +168,23 @@ def test_classes_have_no_order():
     pairs = restricted_permutations(np.tile([0, 1], 6), np.repeat(np.arange(6), 2))
     assert (pairs.arrangements, pairs.partitions) == (64, 32)
     assert restricted_permutations(np.array([0, 0, 1, 1, 1])).partitions == 10
+
+
+@pytest.mark.parametrize(
+    ("codes", "groups"),
+    [
+        ([0, 0, 1, 1], None),
+        ([0, 0, 1, 1, 1], None),
+        ([0, 0, 1, 1, 2, 2], None),
+        ([0, 1, 0, 1, 0, 1], ["a", "a", "b", "b", "c", "c"]),
+        ([0, 0, 1, 1, 1, 1], ["a", "a", "b", "b", "c", "c"]),
+    ],
+)
+def test_partitions_are_arrangements_up_to_the_names_of_classes(codes, groups):
+    exchange = restricted_permutations(np.array(codes), groups)
+    random = np.random.RandomState(0)
+    seen = set()
+    for _ in range(2000):
+        drawn = exchange.draw(random).tolist()
+        seen.add(tuple(drawn.index(code) for code in drawn))  # the first position of each class names it
+    assert exchange.partitions == len(seen)

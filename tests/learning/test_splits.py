@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 
 from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, shuffled
-from groundmetric.supervision.splits import as_splits, check_splits, rounds_of
+from groundmetric.learning.splits import as_splits, check_splits, rounds_of
 
 TWO = np.repeat(["ill", "well"], [6, 12])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .targets import ClassTarget, Pool, Target, holds
+from .labels import Pool, Supervision, Target, holds
 
 
 @dataclass(frozen=True)
@@ -88,39 +88,6 @@ class Candidates:
     relaxed: bool = False  # whether the strata had to be ignored for want of others
 
 
-@dataclass(frozen=True)
-class Supervision:
-    """Labels of n distributions, their shares of the loss, and strata.
-
-    Attributes
-    ----------
-    targets : tuple of Target
-        One for each label.
-    shares : array of shape (n_labels,)
-        Share of the loss of each label, up to a common factor.
-    strata : array of shape (n,) or None
-        Batches as numbers, where there are any.
-    """
-
-    targets: tuple[Target, ...]
-    shares: np.ndarray
-    strata: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, target: Target | np.ndarray, strata: np.ndarray | None = None) -> Supervision:
-        """One label; an array means classes."""
-        return cls((ClassTarget(target) if isinstance(target, np.ndarray) else target,), np.ones(1), strata)
-
-    def at(self, places: np.ndarray) -> Supervision:
-        """What is known about some of the distributions."""
-        strata = None if self.strata is None else self.strata[places]
-        return Supervision(tuple(target.at(places) for target in self.targets), self.shares, strata)
-
-    def joined(self, parts: list[Triplets]) -> Triplets:
-        """Triplets of all labels."""
-        return parts[0] if len(parts) == 1 else Triplets.joined(parts, self.shares, self.targets[0].labelled.size)
-
-
 def random_triplets(
     target: Target | np.ndarray | Supervision,
     n_neighbors: int,
@@ -150,7 +117,12 @@ def random_triplets(
         batch = _batches(one, anchors, held_out, known.strata, random)
         part = _build(one, _SharedNeighbors(batch, n_neighbors, random), held_out, known.strata)
         parts.append(replace(part, batch=batch[part.j]))
-    return known.joined(parts)
+    return _joined(known, parts)
+
+
+def _joined(known: Supervision, parts: list[Triplets]) -> Triplets:
+    """Triplets of all labels."""
+    return parts[0] if len(parts) == 1 else Triplets.joined(parts, known.shares, known.targets[0].labelled.size)
 
 
 def _batches(
@@ -249,7 +221,7 @@ def nearest_triplets(
         return some[np.argsort(distances[anchor, some], kind="stable")[:n_neighbors]]
 
     known = _supervision(target, strata)
-    return known.joined([_build(one, choose, held_out, known.strata) for one in known.targets])
+    return _joined(known, [_build(one, choose, held_out, known.strata) for one in known.targets])
 
 
 def _supervision(target: Any, strata: np.ndarray | None) -> Supervision:

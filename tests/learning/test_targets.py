@@ -6,14 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from groundmetric.supervision import (
-    ClassTarget,
-    DistanceTarget,
-    OrderedTarget,
-    Supervision,
-    nearest_triplets,
-    random_triplets,
-)
+from groundmetric.learning.labels import ClassTarget, DistanceTarget, OrderedTarget, Supervision
+from groundmetric.learning.triplets import nearest_triplets, random_triplets
 
 SEED = 3
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from groundmetric.supervision import ClassTarget, Triplets, nearest_triplets, random_triplets
-from groundmetric.supervision.targets import Pool
+from groundmetric.learning.labels import ClassTarget, Pool
+from groundmetric.learning.triplets import Triplets, nearest_triplets, random_triplets
 
 SIZES = [(4, 4), (5, 4, 7), (6, 6, 6, 6)]
 

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
-from groundmetric.estimators.grid import (
+from groundmetric.metrics.average import average_metric, of_unit_spread
+from paper.search import (
+    NestedSearch,
     Setting,
     balanced_mean,
     chosen,
@@ -20,9 +21,9 @@ from groundmetric.estimators.grid import (
     fit_in,
     nearest,
     neighbourhood_probabilities,
+    reference_metric,
     softened_scores,
 )
-from groundmetric.metrics.average import average_metric, of_unit_spread, reference_metric
 
 
 def neighbourhood_score(distances, codes, known):
@@ -36,7 +37,7 @@ def cohort(n_offsets=4, seed=0):
 
 def quick_search(max_epochs=5, **options):
     options = {"margins": [0.5, 1.0], "strengths": [0.1, 1.0], "validation": 2, "random_state": 0} | options
-    return gm.GroundMetricLearnerCV(gm.GroundMetricLearner(max_epochs=max_epochs), **options)
+    return NestedSearch(gm.GroundMetricLearner(max_epochs=max_epochs), **options)
 
 
 @given(st.integers(0, 1000), st.floats(1e-3, 1e3))
@@ -128,45 +129,6 @@ def test_a_share_is_held_out_once():
     D, y = cohort(6)
     search = quick_search(validation=0.2, margins=[1.0], strengths=[0.1]).fit(D, y)
     assert search.metric_.n_features == D.shape[1]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"margins": []}, "margins is empty"),
-        ({"strengths": [-1.0]}, "strengths is -1.0"),
-        ({"shrinkages": [2.0]}, "shares from 0 to 1"),
-        ({"spaces": ["genes"]}, "spaces are"),
-        ({"spaces": []}, "spaces are"),
-        ({"validation": 1}, "validation is 1"),
-    ],
-)
-def test_a_bad_grid_is_refused(options, message):
-    D, y = cohort()
-    with pytest.raises(ValueError, match=message):
-        quick_search(**options).fit(D, y)
-
-
-@pytest.mark.parametrize(
-    ("learner", "error", "message"),
-    [
-        (gm.GroundMetricLearner(cost="manhattan"), ValueError, "cost of the learner is 'manhattan'.*'euclidean'"),
-        (gm.GroundMetricLearner(cost="squared"), ValueError, "cost of the learner is 'squared'.*GroundMetricLearner"),
-        (
-            gm.GroundMetricLearner(form=gm.learning.Mapped(StandardScaler())),
-            ValueError,
-            "form of the learner is Mapped.*with_points",
-        ),
-        (gm.GroundMetricLearner(checkpoint="state"), ValueError, "checkpoint of the learner is 'state'.*leave it out"),
-        (StandardScaler(), TypeError, "learner is a StandardScaler: expected a GroundMetricLearner"),
-    ],
-)
-def test_a_learner_whose_metrics_have_no_average_is_refused_before_anything_is_learned(
-    learner, error, message, monkeypatch
-):
-    monkeypatch.setattr("groundmetric.estimators.grid.fit_and_vote", None)
-    with pytest.raises(error, match=message):
-        gm.GroundMetricLearnerCV(learner, margins=[1.0], strengths=[0.1]).fit(*cohort())
 
 
 def test_a_class_within_one_group_cannot_be_held_out():
@@ -341,9 +303,9 @@ def test_the_begin_is_the_point_of_the_grid_nearest_to_the_learner(margin, stren
 def test_classes_count_the_same_unless_a_learner_is_given():
     D, y = cohort()
     options = {"margins": [1.0], "strengths": [0.1], "validation": 2, "random_state": 0}
-    assert gm.GroundMetricLearnerCV(**options).fit(D, y).learner_.class_weight == "balanced"
+    assert NestedSearch(**options).fit(D, y).learner_.class_weight == "balanced"
     given = gm.GroundMetricLearner(max_epochs=2)
-    search = gm.GroundMetricLearnerCV(given, **options).fit(D, y)
+    search = NestedSearch(given, **options).fit(D, y)
     assert search.learner_.class_weight is None
     assert search.learner_.max_epochs == 2
     assert not hasattr(given, "metric_")  # what the user gave is not fitted
@@ -358,7 +320,7 @@ def test_the_begin_is_in_the_better_space(better, monkeypatch):
         sharper = np.where(np.arange(2) == codes[:, None], 0.6, 0.4) if setting.space == better else 0.5
         return metric, (sharper * np.ones_like(probabilities), codes)
 
-    monkeypatch.setattr("groundmetric.estimators.grid.fit_and_vote", partial)
+    monkeypatch.setattr("paper.search.fit_and_vote", partial)
     chosen_params = quick_search().fit(D, y).best_params_
     assert (chosen_params["space"], chosen_params["margin"], chosen_params["strength"]) == (better, 1.0, 0.1)
 
@@ -381,5 +343,5 @@ def test_a_learner_that_is_clearly_worse_than_others_is_left(monkeypatch):
         metric, (probabilities, codes) = fit_and_vote(learner, setting, *arguments)
         return metric, (np.roll(probabilities, int(setting.strength == 0.1), axis=1), codes)
 
-    monkeypatch.setattr("groundmetric.estimators.grid.fit_and_vote", misled)
+    monkeypatch.setattr("paper.search.fit_and_vote", misled)
     assert quick_search().fit(D, y).best_params_["strength"] == 1.0

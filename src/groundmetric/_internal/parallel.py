@@ -1,0 +1,360 @@
+"""Parallel execution: threads of this process, tasks in other processes or on a cluster, progress bars.
+
+Compiled kernels release the GIL, so most work runs in `Threads`. Independent tasks that hold the GIL, and the pairs of
+a large distance matrix, can run in other processes: `run_tasks` sends them to the workers of a Dask client, or to the
+backend that joblib is configured for. A task returns the same bits wherever it runs. A task that fails on the workers
+is computed in this process, so an error reaches the caller only if it also occurs here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from types import TracebackType
+from typing import Any, TypeVar
+
+import joblib
+import numpy as np
+from joblib.parallel import get_active_backend
+from sklearn.exceptions import ConvergenceWarning
+from tqdm import tqdm
+from tqdm import tqdm as Bar
+
+from .. import __version__
+
+# Seconds to wait for workers of a cluster that has none, and between two checks.
+_NO_WORKERS, _CHECK = 5.0, 1.0
+# Tasks sent ahead per thread of the cluster: enough that no thread waits, few enough to bound memory.
+_AHEAD = 3
+# Further attempts of a task that failed on a worker.
+_RETRIES = 2
+# Seconds to fetch the result of a finished task; its worker may be lost.
+_FETCH = 15.0
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class InterruptedWarning(ConvergenceWarning):
+    """The user interrupted training (Ctrl-C) before convergence; the metric learned so far is kept."""
+
+
+class ClusterWarning(RuntimeWarning):
+    """Workers failed or were missing, so their tasks are computed again or in this process; results are the same."""
+
+
+class OtherVersionError(RuntimeError):
+    """A worker has another version of this package, or none, and might compute other numbers."""
+
+
+class _ClusterLostError(Exception):
+    """The cluster has no workers, or its scheduler cannot be reached."""
+
+
+class Threads:
+    """Pool of `n_jobs` threads (None: one, -1: one per core) whose `map` keeps the order of its items.
+
+    With one thread the work runs in the caller's thread, so that profilers and Ctrl-C work as usual.
+
+    >>> with Threads(2) as threads:
+    ...     threads.map(abs, [-1, 2, -3])
+    [1, 2, 3]
+    """
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        if in_this_process():
+            self.n_jobs = joblib.effective_n_jobs(n_jobs)
+        else:  # n_jobs=None must not count the workers of a configured cluster
+            with joblib.parallel_config(backend="threading"):
+                self.n_jobs = joblib.effective_n_jobs(1 if n_jobs is None else n_jobs)
+        self._pool = ThreadPoolExecutor(self.n_jobs) if self.n_jobs > 1 else None
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        if self._pool is None or len(items) < 2:
+            return [function(item) for item in items]
+        return list(self._pool.map(function, items))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def in_this_process() -> bool:
+    """Return whether joblib is configured for threads (the default here) rather than processes or a cluster."""
+    return bool(getattr(get_active_backend(prefer="threads")[0], "uses_threads", False))
+
+
+def in_rounds(work: np.ndarray, size: float, most: int) -> list[np.ndarray]:
+    """Split the indices 0, 1, … in order into rounds of about `size` units of work and at most `most` indices.
+
+    >>> [indices.tolist() for indices in in_rounds(np.array([1e9, 1.0, 1.0]), 1e6, 512)]
+    [[0], [1, 2]]
+    """
+    by_work = np.floor((np.cumsum(work) - 0.5 * work) / size)
+    by_number = np.arange(work.size) // most
+    cuts = np.flatnonzero((np.diff(by_work) > 0) | (np.diff(by_number) > 0)) + 1
+    return np.split(np.arange(work.size), cuts)
+
+
+def in_batches(work: np.ndarray, n_jobs: int, batch: float) -> list[np.ndarray]:
+    """Split the indices 0, 1, … into batches of about `batch` units of work, the largest work first.
+
+    Starting with the largest keeps all threads busy to the end; batches keep the overhead per item low.
+
+    >>> [indices.tolist() for indices in in_batches(np.array([1.0, 5.0, 1.0]), 2, 4.0)]
+    [[1], [0, 2]]
+    """
+    order = np.argsort(-work, kind="stable")
+    if n_jobs == 1 or order.size == 0:
+        return [order] if order.size else []
+    filled = np.cumsum(work[order])
+    cuts = np.flatnonzero(np.diff(np.floor((filled - work[order]) / batch)) > 0) + 1
+    return np.split(order, cuts)
+
+
+def progress_bar(total: float | None, title: str, unit: str, *, show: bool = True, **options: Any) -> Bar:
+    """Return a tqdm bar with the remaining time, drawn only if standard error is a terminal.
+
+    Parameters
+    ----------
+    total : float or None
+        Units of work; None if unknown.
+    title, unit : str
+        Description of the work and of its unit, such as "distances" and "pair".
+    show : bool
+        False never draws the bar.
+    **options
+        Options of tqdm, such as ``unit_scale``.
+    """
+    # disable=None draws on terminals only
+    return tqdm(total=total, desc=title, unit=unit, disable=None if show else True, leave=False, **options)
+
+
+def write_line(text: str) -> None:
+    """Write a line to standard error without disturbing a progress bar."""
+    tqdm.write(text, file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class DaskBackend:
+    """The workers of a Dask client."""
+
+    client: Any
+
+    def run(self, function: Callable[[Item], Result], tasks: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        """Yield the number and the result of every task in order of completion."""
+        left = set(range(len(tasks)))
+        completed = self._completed(function, tasks)
+        try:
+            for number, future in completed:
+                yield number, self._result(future, function, tasks[number])
+                left.discard(number)
+        except _ClusterLostError as lost:
+            _warn(f"{lost}: continuing in this process")
+            for number in sorted(left):
+                yield number, function(tasks[number])
+        finally:
+            completed.close()
+
+    def _completed(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
+        """Yield the number and the future of every task when it is done; cancel what is left at the end."""
+        import dask
+
+        import distributed
+
+        wait: Any = distributed.wait
+        unsent, empty_checks = iter(range(len(tasks))), 0
+        sent: dict[Any, int] = {}
+        try:
+            _check_versions(self.client.run(_version_query(), on_error="ignore"))
+            while True:
+                n_threads = sum(self.client.nthreads().values())
+                for number in islice(unsent, max(0, max(2, _AHEAD * n_threads) - len(sent))):
+                    # Dask warns of large graphs; large tasks are intended here.
+                    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+                        sent[self._submit(function, tasks[number])] = number
+                if not sent:
+                    return
+                done = []
+                with contextlib.suppress(TimeoutError):
+                    done = list(wait(list(sent), timeout=min(_CHECK, _NO_WORKERS), return_when="FIRST_COMPLETED").done)
+                empty_checks = 0 if n_threads or done else empty_checks + 1
+                if empty_checks * min(_CHECK, _NO_WORKERS) >= _NO_WORKERS:
+                    raise _ClusterLostError(
+                        f"the cluster has had no workers for {_NO_WORKERS:g} s (start some, or wait for them with "
+                        "client.wait_for_workers(1))"
+                    )
+                for future in done:
+                    yield sent.pop(future), future
+        except (_ClusterLostError, OtherVersionError):
+            raise
+        except Exception as error:
+            raise _ClusterLostError(f"the cluster cannot be reached ({type(error).__name__}: {error})") from error
+        finally:
+            with contextlib.suppress(Exception):  # the cluster may be gone
+                self.client.cancel(list(sent))
+
+    def _submit(self, function: Callable[..., Any], task: Any) -> Any:
+        return self.client.submit(_on_worker, function, task, __version__, pure=False, retries=_RETRIES)
+
+    def _result(self, future: Any, function: Callable[[Item], Result], task: Item) -> Result:
+        from distributed import KilledWorker
+
+        if future.cancelled():
+            raise _ClusterLostError("the cluster cannot be reached (it has dropped a task)")
+        try:
+            version, result = future.result(timeout=_FETCH)
+        except KilledWorker as error:
+            raise RuntimeError(
+                f"the same task ended several workers ({error}), probably for want of memory: give workers more memory "
+                "or fewer threads"
+            ) from error
+        except Exception as error:
+            _warn_of_failure(error)
+            return function(task)
+        _check_versions({"one that has joined": version})
+        return result
+
+
+@dataclass(frozen=True)
+class JoblibBackend:
+    """The backend that ``joblib.parallel_config`` has chosen: processes of this machine, Ray, or another.
+
+    Arrays larger than `max_nbytes` are shared with processes as read-only files; None: all arrays are sent.
+    """
+
+    n_jobs: int | None
+    max_nbytes: str | None = field(default=None, repr=False)
+
+    def run(self, function: Callable[[Item], Result], tasks: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        """Yield the number and the result of every task in order of completion."""
+        left = set(range(len(tasks)))
+        # With a generator, results that arrived before a worker dies are not lost; the backend of Ray has none.
+        streams = getattr(get_active_backend()[0], "supports_return_generator", False)
+        order = "generator_unordered" if streams else "list"
+        parallel = joblib.Parallel(self.n_jobs, return_as=order, batch_size=1, max_nbytes=self.max_nbytes)
+        for _ in range(1 + _RETRIES):
+            try:
+                for number, result, error in parallel(
+                    joblib.delayed(_attempt)(function, k, tasks[k]) for k in sorted(left)
+                ):
+                    if error is None:
+                        left.discard(number)
+                        yield number, result
+                    else:
+                        _warn_of_failure(error)
+            except Exception as error:  # a dead worker ends the whole call of joblib
+                _warn_of_failure(error)
+            if not left:
+                return
+        for number in sorted(left):
+            yield number, function(tasks[number])
+
+
+Backend = DaskBackend | JoblibBackend
+
+
+def configured_backend(n_jobs: int | None = None) -> Backend | None:
+    """Return the cluster or the pool of processes that ``joblib.parallel_config`` has chosen; None: this process.
+
+    It is also None where `n_jobs` is 1, where threads are configured, and on a Dask worker: a task that waits for other
+    tasks might wait forever.
+
+    >>> configured_backend() is None
+    True
+    >>> with joblib.parallel_config(backend="loky", n_jobs=2):
+    ...     configured_backend()
+    JoblibBackend(n_jobs=2)
+    """
+    backend, configured = get_active_backend(prefer="threads")
+    if n_jobs == 1 or in_this_process() or _on_dask_worker():
+        return None
+    client = getattr(backend, "client", None)
+    if client is not None and hasattr(client, "nthreads"):
+        return DaskBackend(client)
+    return JoblibBackend(configured if n_jobs is None else n_jobs)
+
+
+def run_tasks(
+    function: Callable[[Item], Result], tasks: Sequence[Item], n_jobs: int | None = None
+) -> Iterator[tuple[int, Result]]:
+    """Run independent tasks in `n_jobs` processes or on the configured cluster; with one job, in this process.
+
+    Yields the number and the result of every task in order of completion.
+
+    >>> list(run_tasks(abs, [-1, 2]))
+    [(0, 1), (1, 2)]
+    """
+    backend = configured_backend(n_jobs)
+    if backend is None and joblib.effective_n_jobs(n_jobs) > 1 and not _on_dask_worker():
+        backend = JoblibBackend(n_jobs, max_nbytes="1M")
+    if backend is None or len(tasks) < 2:
+        return ((number, function(task)) for number, task in enumerate(tasks))
+    return backend.run(function, tasks)
+
+
+def _on_worker(function: Callable[[Item], Result], task: Item, version: str) -> tuple[str, Result | None]:
+    """Return the worker's version, and the result if it is the caller's: workers may join after the first check."""
+    return __version__, function(task) if version == __version__ else None
+
+
+def _attempt(function: Callable[[Item], Result], number: int, task: Item) -> tuple[int, Result | None, Any]:
+    """Return the result, or the error as a value: an error that is raised would end all tasks of the call."""
+    try:
+        return number, function(task), None
+    except Exception as error:
+        return number, None, error
+
+
+def _version_query() -> Callable[[], str | None]:
+    """Return a function that reports a worker's version. A closure is sent as code, so the worker needs no package."""
+
+    def version() -> str | None:
+        try:
+            import groundmetric
+        except ImportError:
+            return None
+        return groundmetric.__version__
+
+    return version
+
+
+def _check_versions(versions: dict[str, str | None]) -> None:
+    other = {worker: version for worker, version in versions.items() if version != __version__}
+    if other:
+        worker, version = sorted(other.items())[0]
+        has = "no groundmetric" if version is None else f"groundmetric {version}"
+        raise OtherVersionError(
+            f"workers do not have groundmetric {__version__}, as this process has: {worker} has {has} ({len(other)} of "
+            f"{len(versions)} differ); install the same version everywhere, or keep the work here with n_jobs=1"
+        )
+
+
+def _on_dask_worker() -> bool:
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def _warn_of_failure(error: BaseException) -> None:
+    _warn(f"a worker failed ({type(error).__name__}: {error}): its task is computed again")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ClusterWarning, stacklevel=3)
