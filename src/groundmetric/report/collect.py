@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,11 @@ class Note:
     def __str__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.remedy.items())
         return f"{self.text} ({given})." if given else f"{self.text}."
+
+
+def notes_data(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    """Return notes as plain data."""
+    return [{"title": note.title, "text": note.text, "remedy": dict(note.remedy)} for note in notes]
 
 
 @dataclass

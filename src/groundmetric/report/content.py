@@ -21,7 +21,7 @@ from .._internal.tables import counted, visible
 from ..interpret.axes import average_linkage, classical_scaling
 from ..interpret.importance import training_summary
 from ..pl.style import COLOURS, MISSING
-from .collect import LEVEL, Note, Results
+from .collect import LEVEL, Results
 from .interpretation import listed, type_composition
 from .prediction import Evaluation, Predictions
 from .run import Run, duration
@@ -34,6 +34,8 @@ MAX_CONFUSION = 12  # classes of a confusion matrix
 WIDTH, HEIGHT = 440, 340  # of the map of samples
 SIDE, TREE, BAR = 300, 34, 7  # of the distance matrix: its side, the height of the tree, the width of a bar of labels
 CELLS_WIDTH, CELLS_HEIGHT = 1000, 720
+# Anchor of a name, its offset from the mark, and the part of its width that is left of the anchor.
+NAME_OFFSETS = (("start", 7, 3, 0.0), ("end", -7, 3, 1.0), ("middle", 0, -8, 0.5), ("middle", 0, 14, 0.5))
 PREDICTED, PROBABILITY = "predicted (held-out)", "probability"
 KINDS = {
     "univariate": "feature weights: t statistic of the distance to other minus own labels",
@@ -251,8 +253,7 @@ def cards_of(results: Results) -> list[Card]:
     run, stability, warnings = results.run, results.stability, results.warnings
     n_features, feature = len(run.stored.features), run.feature
     cards = [_score_card(results), _p_value_card(results)]
-    cells = int(run.cells.obs[f"{run.key}_sampled"].sum())
-    cohort = [label_counts(run), f"{cells:,} cells, {n_features:,} {feature}s"]
+    cohort = [label_counts(run), f"{n_cells(run):,} cells, {n_features:,} {feature}s"]
     cards.append(Card("Cohort", f"{run.samples.n_obs} samples", cohort, "settings"))
     significant = None if stability is None else stability.significant()
     top = f"Most important: {', '.join(results.genes.index[:3])}"
@@ -290,6 +291,10 @@ def smallest_p(test: dict[str, Any]) -> float:
     return max(1 / (1 + len(test["null"])), 1 / test["arrangements"])
 
 
+def n_cells(run: Run) -> int:
+    return int(run.cells.obs[f"{run.key}_sampled"].sum())
+
+
 def label_counts(run: Run) -> str:
     """Return the number of samples by label, or the range of numbers."""
     labels = run.stored.labels
@@ -301,7 +306,7 @@ def label_counts(run: Run) -> str:
 
 def conclusions(results: Results, samples: SampleMap) -> dict[str, str]:
     """Return a few sentences for each section."""
-    parts = {
+    parts: dict[str, list[str | None]] = {
         "Prediction": [_describe_score(results), _describe_test(results), _describe_baseline(results.evaluation)],
         "Samples": [_describe_neighbors(results.run, samples), describe_errors(results.predictions)],
         f"{results.run.feature.capitalize()}s": [_describe_genes(results), _describe_stability(results)],
@@ -318,7 +323,9 @@ def _describe_score(results: Results) -> str:
         return f"The held-out evaluation failed: {scores.learned['status']}."
     if scores is not None:
         name, value, interval = scores.name, scores.learned["value"], _interval(scores.learned)
-        return f"Held-out samples: {label} is predicted with {name} {value:.2f}{interval}; guessing {scores.chance:.2f}."
+        return (
+            f"Held-out samples: {label} is predicted with {name} {value:.2f}{interval}; guessing {scores.chance:.2f}."
+        )
     if ensemble is None:
         return "Prediction of held-out samples was not tested. The map shows training samples only."
     name, value = next(iter(ensemble.scores.items()))
@@ -566,7 +573,7 @@ def name_places(marks: np.ndarray, names: list[str]) -> list[tuple[float, float,
     for (x, y), name in zip(marks, names, strict=True):
         name = visible(name)[:14]
         wide = 5.2 * len(name)
-        for anchor, dx, dy, left in (("start", 7, 3, 0.0), ("end", -7, 3, 1.0), ("middle", 0, -8, 0.5), ("middle", 0, 14, 0.5)):  # fmt: skip
+        for anchor, dx, dy, left in NAME_OFFSETS:
             x0, y0 = x + dx - left * wide, y + dy - 8
             box = (x0, y0, x0 + wide, y0 + 9)
             inside = box[0] > 0 and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT
@@ -597,8 +604,9 @@ def sample_table(samples: SampleMap) -> Table:
     """Return a row per sample with its columns and its nearest sample."""
     distances = samples.distances + np.diag(np.full(len(samples.names), np.inf))
     fields = [Field("Sample")]
-    fields += [Field(column.name, None if column.values is not None else ".4g", minor=k > 0 and column.name != PREDICTED)
-               for k, column in enumerate(samples.columns)]  # fmt: skip
+    for k, column in enumerate(samples.columns):
+        form = None if column.values is not None else ".4g"
+        fields.append(Field(column.name, form, minor=k > 0 and column.name != PREDICTED))
     fields += [Field("Nearest sample", minor=True), Field("Distance", ".3f", "to the nearest sample", minor=True)]
     rows: list[list[Any]] = []
     for s, name in enumerate(samples.names):
@@ -693,7 +701,9 @@ def gene_table(results: Results) -> Table:
     elif "effect" in genes:
         columns.append((Field("Correlation", "+.2f", f"Spearman, sample means with {run.label_key}"), genes["effect"]))
     if "cell_type" in genes:
-        columns.append((Field("Cell type", None, "with the largest difference of means", minor=True), genes["cell_type"]))
+        columns.append(
+            (Field("Cell type", None, "with the largest difference of means", minor=True), genes["cell_type"])
+        )
     main = np.abs(results.axes.loadings[:, rows]).argmax(axis=0)
     columns.append((Field("Axis", "d", "with the largest loading", minor=True), main + 1))
     if stability is not None and stability.n_top < len(run.stored.features):
@@ -704,7 +714,9 @@ def gene_table(results: Results) -> Table:
     cells = [[_plain(value) for value in values] for _, values in columns]
     n = len(run.stored.features)
     caption = f"All {n:,} {run.feature}s" if n == len(genes) else f"{len(genes)} most important of {n:,} {run.feature}s"
-    return Table("genes-table", caption, [column for column, _ in columns], [list(row) for row in zip(*cells, strict=True)])
+    return Table(
+        "genes-table", caption, [column for column, _ in columns], [list(row) for row in zip(*cells, strict=True)]
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -796,7 +808,7 @@ def settings_of(results: Results) -> dict[str, dict[str, str]]:
         "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
         "Labels": f"{label_counts(run)} (column {run.label_key!r})",
         "Patients": f"column {results.group_key!r}" if results.group_key else "each sample is a patient",
-        "Cells": f"{int(run.cells.obs[f'{run.key}_sampled'].sum()):,}, at most {params.get('n_cells', 'all')} per sample",
+        "Cells": f"{n_cells(run):,}, at most {params.get('n_cells', 'all')} per sample",
         "Values": f"{values}, {len(run.stored.features):,} {run.feature}s{chosen}",
     }
     if run.results is not None:
@@ -816,9 +828,3 @@ def settings_of(results: Results) -> dict[str, dict[str, str]]:
         except PackageNotFoundError:  # installed without its metadata
             versions[name] = "unknown"
     return {"Data": data, "Training": training, "Parameters": shown, "Versions": versions}
-
-
-def notes_data(notes: Sequence[Note]) -> list[dict[str, Any]]:
-    return [{"title": note.title, "text": note.text, "remedy": dict(note.remedy)} for note in notes]
-
-

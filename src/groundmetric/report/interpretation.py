@@ -1,6 +1,6 @@
 """Genes, axes, cell types and cells: which of them differ between the labels.
 
-Axes, cells and cell types are computed from one subsample of cells, the one that the map of cells shows: transport plans
+Axes, cells and cell types are computed from one subsample of cells, which the map of cells shows: transport plans
 between all cells would take most of the time of a report.
 """
 
@@ -125,7 +125,8 @@ def member_stability(run: Run) -> Stability:
     results = run.results
     assert results is not None
     n_top = min(N_TOP, len(run.stored.features))
-    return Stability(*results.interval, results.selected, n_top, f"{results.n_members} ensemble members")
+    low, high = results.interval
+    return Stability(low, high, results.selected, n_top, f"{results.n_members} ensemble members")
 
 
 def q_values(cohort: Cohort, steps: Steps) -> np.ndarray:
@@ -381,7 +382,7 @@ def cell_positions(run: Run, cells: DrawnCells, axes: Axes) -> np.ndarray:
 def type_relevance(run: Run, cells: DrawnCells, type_key: str, steps: Steps) -> dict[str, Any]:
     """Return the share of each cell type in the difference between labels, with intervals, and its composition.
 
-    Shares of an ensemble are out-of-bag. "certain" is False if other labels may not be farther: shares then mean nothing.
+    Shares of an ensemble are out-of-bag. "certain" is False if other labels may not be farther.
     """
 
     def compute() -> dict[str, Any]:

@@ -264,7 +264,7 @@ class Run:
         return obs.assign(**{self.label_key: pd.Categorical(labels, list(map(str, order)), ordered=True)})
 
     def cached(self, name: str, parameters: Any, compute: Callable[[], Any]) -> Any:
-        """Return the plain data of `compute`, from the cache of the folder if this run and these parameters are there."""
+        """Return the plain data of `compute`, from the cache if it has them for these parameters."""
         if self.folder is None:
             return compute()
         stored = self.stored

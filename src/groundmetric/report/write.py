@@ -25,7 +25,7 @@ from .._internal.tables import visible
 from .._internal.validation import ParameterError
 from ..pl.style import COLOURS, MISSING, STYLE
 from . import content
-from .collect import collect
+from .collect import collect, notes_data
 from .content import Column, Page, make_page
 from .run import Run, Steps
 
@@ -129,8 +129,8 @@ def write(
         "report": str(path),
         "bytes": len(text),
         "summary": page.summary,
-        "warnings": content.notes_data(results.warnings),
-        "omitted": content.notes_data(results.omitted),
+        "warnings": notes_data(results.warnings),
+        "omitted": notes_data(results.omitted),
         "scores": None if scores is None else scores.rows,
         "permutation_test": None if scores is None else scores.test,
         "figures": [] if figures is None else save_figures(page, Path(figures)),
