@@ -36,7 +36,7 @@ THREADED_TESTS := tests/transport/test_parallel.py tests/transport/test_lines.py
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
 	  -C build-dir=build/sanitize-$* -C cmake.define.GROUNDMETRIC_SANITIZE=$(if $(filter address,$*),address$(comma)undefined,$*) .
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'groundmetric[pot]' pytest hypothesis
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'groundmetric[pot]' pytest hypothesis networkx
 	touch $@
 comma := ,
 libraries = $(foreach name,$(1),$(shell $(CXX) -print-file-name=lib$(name).so))

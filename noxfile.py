@@ -38,7 +38,8 @@ def tests(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Tests with the lowest versions that pyproject.toml allows. Warnings of old libraries are not errors here."""
     session.install("--resolution", "lowest-direct", "-e", ".[test]")
-    session.run(*PYTEST, "-W", "default", *session.posargs)
+    # scikit-learn 1.6 imports its estimator checks only with this variable if array_api_compat is installed.
+    session.run(*PYTEST, "-W", "default", *session.posargs, env={"SCIPY_ARRAY_API": "1"})
 
 
 @nox.session(python=["3.11", "3.12"], default=False)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import groundmetric as gm
+from groundmetric.distances import search_neighbors
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pilot_igan_glomeruli_634patients.h5ad"
 N_NEIGHBORS = 5
@@ -45,7 +46,7 @@ def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
 
 def _compare(D: gm.Distributions, name: str, metric: gm.GroundMetric | str) -> dict:
     full, all_seconds = _timed(lambda: gm.pairwise_distances(D, metric=metric))
-    found, few_seconds = _timed(lambda: gm.search_neighbors(D, None, N_NEIGHBORS, metric))
+    found, few_seconds = _timed(lambda: search_neighbors(D, None, N_NEIGHBORS, metric))
     distances, indices, solves = found
     np.fill_diagonal(full, np.inf)
     expected = np.argsort(full, axis=1, kind="stable")[:, :N_NEIGHBORS]

@@ -1,7 +1,7 @@
 """Cases of digests.py: small runs of everything that gives numbers, each in an empty folder.
 
 Only public names are called, from the top of the package, so that files may move. Left out, because other libraries
-compute them: entropic, sliced, Gaussian, mixture and unbalanced transport; and LMNN, LFDA and ITML.
+compute them: functions of POT; and LMNN, LFDA and ITML.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sklearn.preprocessing import SplineTransformer
 
 import groundmetric as gm
 from groundmetric import cli
+from groundmetric.distances import search_neighbors
 from groundmetric.learning.training import read_parameters
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
@@ -158,8 +159,8 @@ def distances_by_variants(folder: Path) -> Found:
     variants += [{"solver": "auto"}, {"solver": "auto", "seconds": 1e-3}, {"max_pivots": 5}]
     found: dict[str, Any] = {"coarsened": spelled(small.distributions), "radii": small.radii(metric())}
     for options in variants:
-        each = gm.bounded_distances(D, metric=metric(), **options)
-        found[str(options)] = {"values": each.values, "lower": each.lower, "upper": each.upper, "gap": each.gap}
+        each = gm.transport.pairwise(D, metric=metric(), **options)
+        found[str(options)] = {"values": each.distances, "lower": each.lower, "upper": each.upper, "gap": each.gap}
     return found
 
 
@@ -175,9 +176,9 @@ def neighbors(folder: Path) -> Found:
     D, y = gm.datasets.synth_2d(0)
     D, names = D.subsample(40, random_state=0), ("distances", "indices", "solves")
     options = {"metric": gm.GroundMetricLearner(**QUICK).fit(D, y).metric_}
-    found = {"among": gm.search_neighbors(D, n_neighbors=3, **options)}
-    found |= {"across": gm.search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
-    found |= {"cosine": gm.search_neighbors(D[:6], D[6:], 2, "cosine")}
+    found = {"among": search_neighbors(D, n_neighbors=3, **options)}
+    found |= {"across": search_neighbors(weighted(D[::2]), D[1::2], 2, **options)}
+    found |= {"cosine": search_neighbors(D[:6], D[6:], 2, "cosine")}
     return {name: dict(zip(names, each, strict=True)) for name, each in found.items()}
 
 

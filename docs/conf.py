@@ -28,7 +28,7 @@ extensions = [
     "executed_pages",
     "reference",
 ]
-exclude_patterns = ["_build", "generated/figures"]
+exclude_patterns = ["_build", "generated/figures", "generated/notebooks"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4

@@ -212,7 +212,7 @@ def test_impossible_options_are_refused_where_they_are_made(make, message):
 
 
 @pytest.mark.parametrize(
-    "options", [{"stopping": 5}, {"solver": "entropic"}, {"solver": gm.transport.Sliced()}, {"checkpoint": 3}]
+    "options", [{"stopping": 5}, {"solver": "coarse"}, {"solver": gm.transport.Coarse()}, {"checkpoint": 3}]
 )
 def test_options_of_another_kind_are_named(options):
     with pytest.raises(TypeError, match=next(iter(options))):

@@ -251,7 +251,7 @@ def test_moments_do_not_depend_on_how_many_points_are_summed_at_a_time(monkeypat
         D = Distributions(points, owner, weights=masses)
         whole = D.moments()
         with monkeypatch.context() as patch:
-            patch.setattr("groundmetric._internal.points._ENTRIES", 70)
+            patch.setattr("groundmetric._internal.validation._BLOCK_ENTRIES", 70)
             assert_allclose(D.moments(), whole, rtol=1e-9)
 
 

@@ -24,7 +24,7 @@ EAGER = {
 }  # fmt: skip
 # Layers that import them inside the functions that need them. No other layer imports them at all.
 LAZY = {
-    "dask": {"_internal"}, "distributed": {"_internal"}, "ot": {"transport"},
+    "dask": {"_internal"}, "distributed": {"_internal"},
     "anndata": {"pl", "datasets", "cli"}, "scanpy": {"pl", "datasets", "cli"}, "h5py": {"datasets", "cli"},
     "pandas": {"evaluation", "interpret", "pl", "datasets", "cli"}, "pooch": {"datasets"},
     "mudata": {"_anndata"}, "gprofiler": {"interpret"}, "requests": {"interpret", "datasets"},

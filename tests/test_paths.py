@@ -24,7 +24,7 @@ LIMITS = {
     "fit": 14,
     "distances": 8,
     "learn one metric from a file": 23,
-    "learn an ensemble from a file": 37,
+    "learn an ensemble from a file": 34,
     "report": 36,
     "report with baselines and tests": 64,
 }

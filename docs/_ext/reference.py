@@ -1,7 +1,7 @@
-"""API reference: a page for each public module, and one for each public name, written before Sphinx reads pages.
+"""API reference: an index by task, a page for each public module, and a page for each public name.
 
-Names come from `__all__` of the package and of its public modules, so that no list is kept by hand. A name that several
-modules export has its page where the package exports it.
+Names come from `__all__` of the package and of its public modules. A name that several modules export has its page
+where the package exports it. The pages are written before Sphinx reads the sources.
 """
 
 from __future__ import annotations
@@ -17,33 +17,66 @@ import groundmetric
 # Modules that need torch, patpy and pertpy.
 UNIMPORTED = ("groundmetric.neural", "groundmetric.integrations.patpy", "groundmetric.integrations.pertpy")
 
+# Sections of the index: names of the package, or modules with all their names. Other names are listed at the end.
+TASKS = {
+    "Represent data": ["Distributions", "Modalities", "groundmetric.datasets"],
+    "Learn a metric": [
+        "GroundMetricEnsemble",
+        "GroundMetricLearner",
+        "GroundMetric",
+        "PointwiseTransformer",
+        "groundmetric.learning",
+    ],
+    "Predict labels": [
+        "TransportClassifier",
+        "TransportRegressor",
+        "TransportSurvival",
+        "MultimodalClassifier",
+        "MultimodalRegressor",
+        "TransportKNeighborsClassifier",
+        "TransportKNeighborsRegressor",
+    ],
+    "Compute distances and transport plans": [
+        "pairwise_distances",
+        "kneighbors",
+        "groundmetric.transport",
+    ],
+    "Evaluate and test": ["groundmetric.evaluation", "groundmetric.baselines"],
+    "Interpret": ["groundmetric.interpret"],
+    "Work with AnnData": ["groundmetric.pp", "groundmetric.tl", "groundmetric.get"],
+    "Plot": ["groundmetric.pl"],
+    "Write reports": ["groundmetric.report"],
+    "Use neural networks (extra)": ["groundmetric.neural"],
+    "Use patpy and pertpy (extras)": ["groundmetric.integrations.patpy", "groundmetric.integrations.pertpy"],
+}
+
 
 def public_names() -> dict[str, list[str]]:
-    """Public names of each public module; classes and functions that a module before it has are left out.
+    """Return the public names of each public module, each name once.
 
-    Those in `UNIMPORTED` are read, not imported, because what they need may not be installed.
+    Modules in `UNIMPORTED` are parsed instead of imported, because their dependencies may be missing.
     """
     exported = {name: getattr(groundmetric, name) for name in groundmetric.__all__}
     modules = [groundmetric, *(value for value in exported.values() if inspect.ismodule(value))]
     seen: set[int] = set()
-    found: dict[str, list[str]] = {}
+    names_by_module: dict[str, list[str]] = {}
     for module in modules:
-        found[module.__name__] = []
+        names_by_module[module.__name__] = []
         for name in module.__all__:
             value = getattr(module, name)
             if inspect.ismodule(value) or name.startswith("__") or id(value) in seen:
                 continue
             seen.add(id(value))
-            found[module.__name__].append(name)
-    return found | {module: exported_by(module) for module in UNIMPORTED}
+            names_by_module[module.__name__].append(name)
+    return names_by_module | {module: exported_by(module) for module in UNIMPORTED}
 
 
 def exported_by(module: str) -> list[str]:
-    """`__all__` of a module, from its source."""
+    """Return `__all__` of a module from its source."""
     for node in source_of(module).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "__all__":
             return ast.literal_eval(node.value)
-    raise ValueError(f"{module} has no __all__: say there which of its names are public")
+    raise ValueError(f"{module} has no __all__")
 
 
 def source_of(module: str) -> ast.Module:
@@ -55,14 +88,14 @@ def first_line(module: str) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write the pages of modules, for autosummary to write those of names; remove pages of names that are gone."""
+    """Write the index and the pages of modules (autosummary writes those of names); remove pages of removed names."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = public_names()
-    pages = {f"{module}.rst": _module_page(module, names) for module, names in found.items()}
-    pages["index.rst"] = _index_page(list(found))
-    kept = {f"{module}.{name}.rst" for module, names in found.items() for name in names}
+    names_by_module = public_names()
+    pages = {f"{module}.rst": _module_page(module, names) for module, names in names_by_module.items()}
+    pages["index.rst"] = _index_page(names_by_module)
+    written_by_autosummary = {f"{module}.{name}.rst" for module, names in names_by_module.items() for name in names}
     for path in folder.glob("*.rst"):
-        if path.name not in pages and path.name not in kept:
+        if path.name not in pages and path.name not in written_by_autosummary:
             path.unlink()
     for name, text in pages.items():
         _replace(folder / name, text)
@@ -77,13 +110,26 @@ def _module_page(module: str, names: list[str]) -> str:
     )
 
 
-def _index_page(modules: list[str]) -> str:
-    rows = "\n".join(f"   * - :doc:`{name}`\n     - {first_line(name)}" for name in modules)
-    tree = "\n".join(f"   {name}" for name in modules)
-    return (
-        f"{_title('API reference')}\nEvery public name, by the module to import it from.\n\n"
-        f".. list-table::\n   :widths: 30 70\n\n{rows}\n\n.. toctree::\n   :hidden:\n\n{tree}\n"
-    )
+def _index_page(names_by_module: dict[str, list[str]]) -> str:
+    package = {name: f"groundmetric.{name}" for name in names_by_module["groundmetric"]}
+    full_names = {module: [f"{module}.{name}" for name in names] for module, names in names_by_module.items()}
+    sections, listed = [], set()
+    for task, entries in TASKS.items():
+        names = [
+            name for entry in entries for name in full_names.get(entry, [package[entry]] if entry in package else [])
+        ]
+        sections.append(_section(task, names))
+        listed |= set(names)
+    remaining = [name for names in full_names.values() for name in names if name not in listed]
+    sections += [_section("Further names", remaining)] if remaining else []
+    tree = "\n".join(f"   {name}" for name in names_by_module)
+    intro = "Public names by task. :doc:`/choosing` shows which of them to use."
+    return f"{_title('API reference')}{intro}\n\n{''.join(sections)}.. toctree::\n   :hidden:\n\n{tree}\n"
+
+
+def _section(title: str, names: list[str]) -> str:
+    entries = "\n".join(f"   ~{name}" for name in names)
+    return f"{title}\n{'-' * len(title)}\n\n.. autosummary::\n   :nosignatures:\n\n{entries}\n\n"
 
 
 def _title(text: str) -> str:
@@ -91,26 +137,26 @@ def _title(text: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a page only where it differs, so that Sphinx does not read it again."""
+    """Write a page only if it has changed, because Sphinx reads modified pages again."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 
 
 def plain_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Escape what reStructuredText would take for markup: |x| in docstrings is an absolute value."""
-    for place, line in enumerate(lines):
+    """Escape vertical bars in docstrings: |x| is an absolute value, not a substitution of reStructuredText."""
+    for number, line in enumerate(lines):
         if not line.lstrip().startswith(">>>"):
-            lines[place] = line.replace("|", "\\|")
+            lines[number] = line.replace("|", "\\|")
 
 
 def skip_others(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out methods of base classes from other packages: their docstrings link to their sites."""
+    """Skip methods inherited from other packages, whose docstrings contain links to their own sites."""
     owner = getattr(obj, "__module__", None) or ""
     return True if owner.split(".")[0] in ("sklearn", "patpy", "pertpy") else None
 
 
 def setup(app: Any) -> dict:
-    # Before Sphinx looks for pages.
+    # This event comes before Sphinx collects the source files.
     app.connect("config-inited", lambda app, config: write(Path(app.srcdir) / "generated" / "api"))
     app.connect("autodoc-process-docstring", plain_bars, priority=900)
     app.connect("autodoc-skip-member", skip_others)

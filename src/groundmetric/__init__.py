@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._internal.imports import find, uncollected
+from ._internal import find, uncollected
 
 __version__ = "0.2.0"
 
@@ -26,8 +26,6 @@ _HOME = {
     "TransportSurvival": "estimators",
     "pairwise_distances": "distances",
     "kneighbors": "distances",
-    "bounded_distances": "distances",
-    "search_neighbors": "distances",
 }
 _MODULES = (
     "baselines",
@@ -61,7 +59,6 @@ __all__ = [
     "TransportSurvival",
     "__version__",
     "baselines",
-    "bounded_distances",
     "datasets",
     "evaluation",
     "get",
@@ -72,14 +69,13 @@ __all__ = [
     "pl",
     "pp",
     "report",
-    "search_neighbors",
     "tl",
     "transport",
 ]
 
 if TYPE_CHECKING:
     from . import baselines, datasets, evaluation, get, interpret, learning, pl, pp, report, tl, transport
-    from .distances import bounded_distances, kneighbors, pairwise_distances, search_neighbors
+    from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
     from .estimators import (
         GroundMetricEnsemble,

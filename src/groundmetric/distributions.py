@@ -13,17 +13,23 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
-from ._internal.points import are_sets, as_points, check_features, lost_variance, moments, number_samples, stack
 from ._internal.types import LabelsLike, PointsLike, RandomState
 from ._internal.validation import (
     NameIndex,
     ParameterError,
     align_by_name,
+    are_sets,
+    as_points,
+    check_features,
     check_number,
     first_not_finite,
+    lost_variance,
+    moments,
+    number_samples,
     real_array,
     refuse_groups,
     refuse_mask,
+    stack,
 )
 
 # Points of which the means are taken at a time, about.

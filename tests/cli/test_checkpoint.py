@@ -116,7 +116,7 @@ def test_a_checkpoint_does_not_replace_the_input_and_may_be_in_the_output(tmp_pa
     command = [*learn(tmp_path), "--epochs", "2", "-o", str(tmp_path / "run"), "--checkpoint"]
     before = (tmp_path / "cells.h5ad").read_bytes()
     assert cli.main([*command, str(tmp_path / "cells.h5ad")]) == 2
-    assert "cells.h5ad' exists and is no groundmetric checkpoint" in capsys.readouterr().err
+    assert "cells.h5ad' exists and is not a groundmetric checkpoint" in capsys.readouterr().err
     assert (tmp_path / "cells.h5ad").read_bytes() == before
     for _ in range(2):
         assert cli.main([*command, str(tmp_path / "run" / "state"), "--replace"]) == 0

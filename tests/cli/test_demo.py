@@ -239,7 +239,7 @@ def test_bad_output_is_one_line_and_code_2(tmp_path):
     (tmp_path / "file").write_text("mine")
     done = run_python("-m", "groundmetric", "demo", "--output", str(tmp_path / "file"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"groundmetric demo: output {str(tmp_path / 'file')!r} is a file: give a folder\n"
+    assert done.stderr == f"groundmetric demo: --output is {str(tmp_path / 'file')!r}, which is a file: give a folder\n"
     assert (tmp_path / "file").read_text() == "mine"
 
 

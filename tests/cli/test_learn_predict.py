@@ -155,7 +155,7 @@ def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_p
     command = ["predict", str(files / "run"), str(files / "new.h5ad"), "-o", str(tmp_path / "new")]
     assert cli.main(command) == 0
     assert cli.main([*command, "--force"]) == 2
-    assert "exists: give another folder, or --replace" in capsys.readouterr().err
+    assert "exists: give another folder, or give --replace" in capsys.readouterr().err
     assert cli.main([*command, "--replace"]) == 0
     assert cli.main([*command, "--replace", "--layer", "counts"]) == 2
     assert "(--force)" in capsys.readouterr().err
@@ -324,7 +324,7 @@ def test_an_output_that_exists_is_not_overwritten(files, tmp_path, capsys):
     command = ["learn", str(files / "cells.h5ad"), *LEARN, "-o", str(files / "run")]
     before = (files / "run" / "run.json").read_bytes()
     assert cli.main(command) == 2
-    assert "--replace to replace it" in capsys.readouterr().err
+    assert "give --replace" in capsys.readouterr().err
     assert (files / "run" / "run.json").read_bytes() == before
 
 

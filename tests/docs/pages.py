@@ -28,6 +28,7 @@ POINTS = [
     "from_pot",
     "index",
     "labels",
+    "method",
     "metrics",
     "point_sets",
     "survival",

@@ -37,8 +37,8 @@ def check_from_pilot_patpy(names):
 def check_multimodal(names):
     assert names["cells"].matched
     assert np.mean(names["held_out"] == names["y"].loc[names["cells"].names]) > 0.7
-    assert names["found"]["joint"] > 0.9
-    assert max(names["found"]["rna"], names["found"]["protein"]) < 0.75
+    assert names["accuracies"]["joint"] > 0.9
+    assert max(names["accuracies"]["rna"], names["accuracies"]["protein"]) < 0.75
 
 
 def check_spare(names):

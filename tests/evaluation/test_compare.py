@@ -199,7 +199,7 @@ def test_tables(on_shuffled, on_folds, tmp_path):
     assert f"{estimate.value:.2f} ± {estimate.sd:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" in text
     assert "pooled predictions" in on_folds.to_markdown()
     (tmp_path / "mine.csv").write_text("age,weight\n1,2\n")
-    with pytest.raises(ValueError, match=r"mine\.csv' exists and is no table that begins with 'method,split,status'"):
+    with pytest.raises(ValueError, match=r"mine\.csv' exists and is not a table that begins with"):
         on_shuffled.to_csv(tmp_path / "mine.csv")
     on_shuffled.to_csv(tmp_path / "scores.csv")
     rows = list(csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines()))

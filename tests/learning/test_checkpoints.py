@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import groundmetric as gm
-from groundmetric._internal import arrays as array_files
+from groundmetric._internal import files as array_files
 from groundmetric._internal import files as safe_files
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning import checkpoint as checkpoint_files
@@ -219,6 +219,7 @@ def test_a_full_disk_is_told_once_and_learning_goes_on(tmp_path, data, monkeypat
 def test_halves_that_killed_processes_left_are_removed(tmp_path, data):
     leftover = tmp_path / ".c.0123456789abcdef.part"
     leftover.write_text("half a checkpo")
+    os.utime(leftover, (0, 0))  # older than a day: no process is writing it
     learner(tmp_path / "c").fit(*data)
     assert not leftover.exists()
 
@@ -259,7 +260,7 @@ PRECIOUS = [b"a,b\n1,2\n", b"\x89HDF\r\n\x1a\n" + bytes(90), b'{"format": "groun
 @pytest.mark.parametrize("name", ["c", "c.before"])
 def test_what_is_no_checkpoint_is_not_replaced(tmp_path, data, content, name):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{name}' exists and is no groundmetric checkpoint: it would be lost"):
+    with pytest.raises(ValueError, match=f"{name}' exists and is not a groundmetric checkpoint: it would be lost"):
         learner(tmp_path / "c").fit(*data)
     assert os.listdir(tmp_path) == [name]
     assert (tmp_path / name).read_bytes() == content

@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import groundmetric as gm
-from groundmetric import distances
 from groundmetric._internal.cache import CacheWarning
 from groundmetric._internal.files import Damaged, Foreign
+from groundmetric.transport import cohort as cohort_module
 from groundmetric.transport.cache import DistanceCache
 
 
@@ -28,13 +28,13 @@ def cohort(n, seed=0, k=2):
 def computed(monkeypatch):
     """How many pairs were computed."""
     counts = []
-    inner = distances._solve_all
+    inner = cohort_module.solve_all
 
     def counted(*arguments):
         counts.append(arguments[3].size)
         return inner(*arguments)
 
-    monkeypatch.setattr(distances, "_solve_all", counted)
+    monkeypatch.setattr(cohort_module, "solve_all", counted)
     return counts
 
 
@@ -130,7 +130,7 @@ def test_a_damaged_distance_is_computed_anew_once(tmp_path, computed):
 
 def test_only_exact_distances_are_kept(tmp_path):
     with pytest.raises(ValueError, match="only exact"):
-        gm.pairwise_distances(cohort(3), solver="sliced", keep=tmp_path / "d")
+        gm.pairwise_distances(cohort(3), solver="coarse", keep=tmp_path / "d")
 
 
 def test_two_stores_on_one_file_lose_nothing(tmp_path):
@@ -149,7 +149,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bits(tmp_path):
         import numpy as np
         import groundmetric as gm
         from groundmetric.transport import cohort
-        cohort.MOST_PAIRS = 5
+        cohort._MOST_PAIRS = 5
         rng = np.random.default_rng(0)
         D = gm.Distributions(rng.normal(size=(4000, 2)), np.repeat(np.arange(40), 100))
         gm.pairwise_distances(D, keep=sys.argv[1])

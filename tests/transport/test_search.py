@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import groundmetric as gm
+from groundmetric.distances import search_neighbors
 from groundmetric.transport.neighbors import nearest
 
 from ..laws.strategies import cohorts
@@ -118,7 +119,7 @@ def test_neighbours_among_many_features():
 def test_separated_clusters_need_few_solves():
     D = clusters(4, 8)
     n, within = len(D), 4 * 8 * 7 // 2
-    distances, indices, solves = gm.search_neighbors(D, n_neighbors=3)
+    distances, indices, solves = search_neighbors(D, n_neighbors=3)
     assert_nearest(D, None, 3)
     assert (indices % 4 == np.arange(n)[:, None] % 4).all()
     assert solves <= within < n * (n - 1) // 2
@@ -127,15 +128,15 @@ def test_separated_clusters_need_few_solves():
 
 def test_separated_queries_need_few_solves():
     A, B = clusters(4, 3, seed=1), clusters(4, 8)
-    solves = gm.search_neighbors(A, B, 3).n_solves
+    solves = search_neighbors(A, B, 3).n_solves
     assert_nearest(A, B, 3)
     assert solves <= len(A) * 8
 
 
 def test_solves_are_counted_where_nothing_can_be_pruned():
     A, B = clusters(2, 2, seed=1), clusters(2, 3)
-    assert gm.search_neighbors(A, B, 2, metric="cityblock").n_solves == 4 * 6
-    assert gm.search_neighbors(B, None, 5).n_solves == 6 * 5 // 2
+    assert search_neighbors(A, B, 2, metric="cityblock").n_solves == 4 * 6
+    assert search_neighbors(B, None, 5).n_solves == 6 * 5 // 2
 
 
 def test_threads_find_the_same_neighbours():
@@ -213,6 +214,6 @@ def test_few_pairs_of_real_patients_are_solved():
     adata = ad.read_h5ad(IGAN)
     values = np.asarray(adata.X, np.float64)
     D = gm.Distributions((values - values.mean(axis=0)) / values.std(axis=0), adata.obs["sample"].to_numpy())[:120]
-    solves = gm.search_neighbors(D, n_neighbors=5).n_solves
+    solves = search_neighbors(D, n_neighbors=5).n_solves
     assert_nearest(D, None, 5)
     assert 3 * solves < 120 * 119 // 2

@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
 import groundmetric as gm
-from groundmetric.transport import Status
-from groundmetric.transport.solvers.partial import divergence
+from groundmetric.transport import POT, Status
 
 from .problems import problem
 
@@ -115,9 +114,6 @@ def test_unbalanced_transport_is_that_of_pot_with_a_dummy(task, factor, more):
 def test_a_high_price_is_exact_transport(task):
     price = 2.0 * (task.cost.max() or 1.0)
     assert_allclose(solve(task, "unbalanced", price=price).value, task.value, **near(task))
-    kl = solve(task, "unbalanced", price=1e6 * price, penalty="kl", epsilon=1e-3 * price)
-    assert kl.bounds[0] <= task.value + 1e-4 * price
-    assert_allclose(kl.value, task.value, **near(task, 1e-5))
 
 
 def test_unbalanced_and_partial_meet_at_the_price_of_the_last_unit():
@@ -129,134 +125,58 @@ def test_unbalanced_and_partial_meet_at_the_price_of_the_last_unit():
     assert_allclose(partial.value + 0.4 * 2 * (1 - moved), tv.value, rtol=1e-9)
 
 
-@pytest.mark.parametrize("price", [0.3, 1.0, 10.0])
-def test_kl_unbalanced_brackets_the_optimum_of_pot(price):
-    task = problem("plane", "random", (20, 15))
-    a = 1.5 * task.a
-    best = ot.unbalanced.mm_unbalanced(a, task.b, task.cost, price, div="kl", numItermax=20_000, stopThr=1e-14)
-    value = np.sum(best * task.cost) + price * (divergence(best.sum(1), a) + divergence(best.sum(0), task.b))
-    gaps = []
-    for epsilon in (0.1, 0.01, 0.001):
-        plan = gm.transport.solve(task.cost, a, task.b, solver="unbalanced", penalty="kl", price=price, epsilon=epsilon)
-        assert plan.bounds[0] <= value + 1e-6
-        sent, received = marginals(plan, task)
-        worth = paid(plan, task) + price * (divergence(sent, a) + divergence(received, task.b))
-        assert_allclose(plan.value, worth, rtol=1e-9)  # feasible, so it is an upper bound
-        assert_potentials_feasible(plan, task)
-        gaps.append(plan.gap)
-    assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[2] < 0.01 * value
-    assert_allclose(plan.value, value, rtol=2e-3)
-
-
-@pytest.mark.parametrize("epsilon", [None, 1.0, 0.1, 0.01])
-def test_entropic_bounds_hold_the_exact_value(task, epsilon):
+@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+@pytest.mark.parametrize("function", [ot.solve, ot.sinkhorn])
+def test_bounds_around_pot_hold_the_exact_value(task, function, epsilon):
     scale = task.cost.max() or 1.0
-    plan = solve(task, "entropic", epsilon=None if epsilon is None else epsilon * scale)
+    options = {"warn": False, "method": "sinkhorn_log"} if function is ot.sinkhorn else {"max_iter": 100_000}
+    plan = solve(task, POT(function, reg=epsilon * scale, **options))
     rounding = 1e-9 * task.scale
     assert plan.bounds[0] - rounding <= task.value <= plan.bounds[1] + rounding
-    assert plan.value == plan.bounds[1]
-    sent, received = marginals(plan, task)
-    assert_allclose(sent, task.a, atol=1e-12)
-    assert_allclose(received, task.b, atol=1e-12)
-    assert_allclose(paid(plan, task), plan.value, **near(task))
-    assert_potentials_feasible(plan, task)
+    assert (plan.solver, plan.status) == ("pot", Status.APPROXIMATE)
+    if function is ot.sinkhorn:
+        assert_allclose(paid(plan, task), plan.value, **near(task))
 
 
-def test_entropic_value_tends_to_the_exact_one(task):
-    scale = task.cost.max() or 1.0
-    plans = [solve(task, "entropic", epsilon=share * scale) for share in (1.0, 0.1, 0.001)]
-    assert plans[0].gap >= plans[1].gap - 1e-9 * task.scale
-    assert plans[2].gap <= 0.005 * scale
-    assert_allclose(plans[2].value, task.value, atol=0.005 * scale)
-
-
-def test_entropic_plan_is_that_of_pot():
+def test_potentials_of_pot_make_the_bounds_tight():
     task = problem("plane", "random", (20, 15))
-    plan = solve(task, "entropic", epsilon=0.1, tol=1e-10)
+    gaps = [np.diff(solve(task, POT(ot.solve, reg=reg)).bounds)[0] for reg in (0.3, 0.1, 0.05)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 0.1 * task.value
+
+
+def test_plan_and_value_are_those_of_pot():
+    task = problem("plane", "random", (20, 15))
+    plan = solve(task, POT(ot.sinkhorn, reg=0.1, stopThr=1e-12))
     matrix = np.zeros(task.cost.shape)
     matrix[plan.rows, plan.cols] = plan.mass
-    expected = ot.sinkhorn(task.a, task.b, task.cost, 0.1, method="sinkhorn_log", stopThr=1e-12, numItermax=10_000)
-    assert_allclose(matrix, expected, atol=1e-8)
+    expected = ot.sinkhorn(task.a, task.b, task.cost, 0.1, stopThr=1e-12)
+    assert_allclose(matrix, expected, atol=1e-12)
+    result = ot.solve(task.cost, task.a, task.b, unbalanced=1.0, unbalanced_type="KL")
+    kl = solve(task, POT(ot.solve, unbalanced=1.0, unbalanced_type="KL"))
+    assert_allclose(kl.value, result.value)
+    assert_allclose(kl.mass.sum(), result.plan.sum())
+    assert kl.bounds[0] <= task.value <= kl.bounds[1]
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_entropic_knows_no_units(scale):
+def test_numbers_out_of_range_are_an_error():
+    with pytest.raises(FloatingPointError):
+        solve(problem("plane", "equal", (9, 12)), POT(lambda M, a, b: np.nan))
+
+
+def test_points_without_mass_are_left_out():
     task = problem("plane", "random", (20, 15))
-    plain, scaled = (gm.transport.solve(s * task.cost, task.a, task.b, solver="entropic") for s in (1.0, scale))
-    assert_allclose(scaled.value, scale * plain.value, rtol=1e-6)
-
-
-def test_iteration_limit_is_said_and_the_bounds_still_hold():
-    task = problem("plane", "random", (20, 15))
-    plan = solve(task, "entropic", epsilon=1e-3, max_iter=2)
-    assert plan.status is Status.ITERATION_LIMIT
-    assert plan.bounds[0] <= task.value <= plan.bounds[1]
-
-
-def test_tiny_epsilon_overflows_nothing():
-    task = problem("plane", "random", (20, 15))
-    plan = solve(task, "entropic", epsilon=1e-7, max_iter=300)
-    assert np.isfinite(plan.value)
-    assert plan.bounds[0] <= task.value <= plan.bounds[1]
-
-
-def test_iterations_out_of_the_range_of_floats_are_an_error():
-    task = problem("huge", "random", (11, 8))
-    with pytest.raises(
-        FloatingPointError, match=r"solver 'entropic' at epsilon=1e-300 and costs up to .*raise epsilon"
-    ):
-        solve(task, "entropic", epsilon=1e-300)
-
-
-def test_an_outlier_far_beyond_epsilon_is_left_behind():
-    cost = cdist([[0.0], [1.0], [1e6]], [[0.5], [1.5], [2.0]])
-    plan = gm.transport.solve(cost, solver="unbalanced", penalty="kl", price=1.0, epsilon=0.01)
-    assert plan.mass[plan.rows == 2].sum() < 1e-9
-    assert plan.bounds[0] <= plan.value < 1.5
-
-
-@pytest.mark.parametrize("distance", [1.0, 1e4, 1e9])
-def test_where_all_is_too_far_all_is_destroyed(distance):
-    plan = gm.transport.solve(np.full((2, 3), distance), solver="unbalanced", penalty="kl", price=0.01)
-    assert_allclose(plan.value, 0.01 * 2 * -np.expm1(-distance / 0.02), rtol=1e-6)
-    assert plan.bounds[0] <= plan.value
-
-
-def test_masses_below_any_rounding_change_nothing():
-    task = problem("plane", "random", (20, 15))
-    more = np.append(task.a, 1e-300), task.b
     cost = np.vstack([task.cost, task.cost.mean(axis=0)])
-    for solver in (gm.transport.Entropic(), gm.transport.Unbalanced(price=1.0, penalty="kl")):
-        plan = gm.transport.solve(cost, *more, solver=solver)
-        assert_allclose(plan.value, solve(task, solver).value, rtol=1e-3)
+    solver = POT(ot.sinkhorn, reg=0.1)
+    plan = gm.transport.solve(cost, np.append(task.a, 0.0), task.b, solver=solver)
+    assert_allclose(plan.value, solve(task, solver).value, rtol=1e-12)
 
 
-def test_unbalanced_iterations_stopped_early_are_said_and_bounds_hold():
-    task = problem("plane", "random", (20, 15))
-    options = {"penalty": "kl", "price": 1.0, "epsilon": 0.01}
-    short, long = (solve(task, "unbalanced", **options, max_iter=n) for n in (2, 5000))
-    assert short.status is Status.ITERATION_LIMIT
-    assert long.status is Status.APPROXIMATE
-    assert short.bounds[0] <= long.value
-    assert long.bounds[0] <= short.value
-
-
-@pytest.mark.parametrize(
-    ("solver", "options"),
-    [
-        ("entropic", {}),
-        ("unbalanced", {"price": 1.0, "penalty": "kl"}),
-        ("sliced", {}),
-        ("gaussian", {}),
-        ("mixture", {}),
-    ],
-)
-def test_without_pot_the_error_says_what_to_install(monkeypatch, solver, options):
-    monkeypatch.setitem(sys.modules, "ot", None)
-    message = rf"needed for solver '{solver}', which POT computes: pip install \"groundmetric\[pot\]\""
-    with pytest.raises(ModuleNotFoundError, match=message):
-        gm.transport.solve_points(np.zeros((2, 2)), np.ones((3, 2)), solver=solver, **options)
+def test_functions_and_options_that_do_not_fit_are_refused():
+    with pytest.raises(TypeError, match="no option 'epsilon'"):
+        POT(ot.solve, epsilon=0.1)
+    with pytest.raises(TypeError, match="leave out `log`"):
+        solve(problem("plane", "equal", (9, 12)), POT(ot.emd, log=True))
 
 
 def test_solvers_of_our_own_do_without_pot():
@@ -287,7 +207,7 @@ def test_auto_is_exact_on_costs_which_have_no_groups(task, seconds):
 
 @pytest.mark.parametrize(
     ("solver", "options"),
-    [("partial", {"share": 0.6}), ("unbalanced", {"price": 0.5}), ("entropic", {"epsilon": 0.05, "tol": 1e-9})],
+    [("partial", {"share": 0.6}), ("unbalanced", {"price": 0.5})],
 )
 def test_swapping_the_sides_changes_nothing(solver, options):
     task = problem("plane", "random", (20, 15))
@@ -307,16 +227,12 @@ REFUSED = {
     "no price": ({"solver": "unbalanced"}, ValueError, "needs a price"),
     "negative price": ({"solver": "unbalanced", "price": -1.0}, ValueError, "price of solver 'unbalanced' is -1.0"),
     "infinite price": ({"solver": "unbalanced", "price": np.inf}, ValueError, "price of solver 'unbalanced' is inf"),
-    "penalty": ({"solver": "unbalanced", "price": 1.0, "penalty": "l2"}, ValueError, "'l2': expected 'tv' or 'kl'"),
-    "epsilon of 0": ({"solver": "entropic", "epsilon": 0}, ValueError, "epsilon of solver 'entropic' is 0"),
-    "epsilon NaN": ({"solver": "entropic", "epsilon": np.nan}, ValueError, "epsilon of solver 'entropic' is nan"),
-    "half an iteration": ({"solver": "entropic", "max_iter": 0.5}, ValueError, "a whole number"),
-    "debiased costs": ({"solver": "entropic", "debiased": True}, ValueError, "within each side"),
+    "pot out of balance": ({"solver": POT(ot.sinkhorn, reg=0.1), "a": np.ones(2)}, ValueError, "do not balance"),
+    "function of points": ({"solver": POT(ot.solve_sample)}, ValueError, "works on points, not on costs"),
     "points needed": ({"solver": "coarse"}, ValueError, "works on points, not on costs"),
     "start": ({"solver": "partial", "start": gm.transport.solve(np.ones((2, 3))).basis}, ValueError, "start is for"),
     "object and options": ({"solver": gm.transport.Partial(0.5), "share": 0.2}, TypeError, r"options \['share'\]"),
     "negative costs": ({"solver": "partial", "cost": -np.ones((2, 3))}, ValueError, r"cost is -1.0 at \(0, 0\)"),
-    "entropic out of balance": ({"solver": "entropic", "a": np.ones(2)}, ValueError, "do not balance"),
 }  # fmt: skip
 
 

@@ -1,17 +1,10 @@
-"""Cache of results in one SQLite file: kept distances, finished fits of an evaluation, answers of a report.
+"""Cache of results in one SQLite file: distances, fits of an evaluation, results of a report.
 
-An entry is a key and a value, both bytes, with a checksum of its own. A file is opened for every call and closed after
-it, so that processes and threads may share it, children may be forked at any time, and nothing stays locked.
-
-- **Two processes** write in turn: SQLite locks the file, and a process waits up to a minute for its turn.
-- **kill -9, or a power cut**, loses the entries of one call at most. A rollback journal (``<path>-journal``) takes the
-  file back to the last complete call when it is next opened. There is no write-ahead log: it needs memory that
-  processes share, which network file systems do not have.
-- **Network file systems** are safe as far as their locks are. Where they have none (some NFS), one process at a time.
-- **A file of somebody else** is recognised by its first 100 bytes, before SQLite opens it, and left as it is.
-- **A damaged entry** is left out with a `CacheWarning`, to be computed anew. A file whose structure is damaged is an
-  error that names it: `Damaged`.
-- **A full disk** loses the new entries, with a `CacheWarning`, but neither the old ones nor the computation.
+An entry is a key and a value, both bytes, with a checksum. The file is opened for every call and closed after it, so
+that processes and threads can share it; SQLite locks it during a write, and its rollback journal undoes an incomplete
+write of a killed process. There is no write-ahead log, because network file systems do not support it. A damaged entry
+or a full disk is a `CacheWarning`, and the result is computed again; a damaged file is an error, `Damaged`; a file of
+another program is left as it is.
 """
 
 from __future__ import annotations
@@ -30,27 +23,20 @@ import numpy as np
 
 from .files import Damaged, Foreign, check_ordinary
 
-_APPLICATION = 0x676D6331  # "gmc1", in the header of every SQLite file that a cache wrote
+_APPLICATION = 0x676D6331  # "gmc1", in the header of every file of a cache
 _MAGIC, _HEADER = b"SQLite format 3\0", 100
-_OLD = b"groundmetric distances format 1"  # before there was a release
 _JOURNAL = "-journal"
-_PATIENCE = 60.0  # seconds to wait for another process
-_AT_ONCE = 500  # keys in a query; SQLite takes 999 in any version
-# What is wrong with the disk or the moment, not with the content of the file.
-_PASSING = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOLFS,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_READONLY,
-}
+_TIMEOUT = 60.0  # seconds to wait for another process
+_KEYS_PER_QUERY = 500  # SQLite accepts at least 999 in any version
+# Failures of the disk or of a lock rather than of the content of the file.
+_TRANSIENT = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY,
+}  # fmt: skip
 
 
 class CacheWarning(RuntimeWarning):
-    """Entries of a cache were damaged, or could not be written; results are right all the same."""
+    """Entries of a cache were damaged or could not be written; results are correct nevertheless."""
 
 
 class Cache:
@@ -59,9 +45,9 @@ class Cache:
     Parameters
     ----------
     path : str or os.PathLike[str]
-        File; made when the first entry is written.
+        File; created with the first entry.
     parameter : str
-        What the path is called in errors.
+        Name of the path in errors.
     """
 
     def __init__(self, path: str | os.PathLike[str], parameter: str = "path") -> None:
@@ -76,31 +62,31 @@ class Cache:
             return 0 if database is None else database.execute("SELECT count(*) FROM entries").fetchone()[0]
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Values of those keys that have an entry."""
-        keys, found, damaged = list(dict.fromkeys(keys)), {}, 0
+        """Return the values of the keys that have an entry."""
+        keys, values, n_damaged = list(dict.fromkeys(keys)), {}, 0
         with self._reading() as database:
             if database is None:
                 return {}
-            for start in range(0, len(keys), _AT_ONCE):
-                some = keys[start : start + _AT_ONCE]
-                query = f"SELECT key, value, checksum FROM entries WHERE key IN ({', '.join('?' * len(some))})"
-                for key, value, checksum in database.execute(query, some):
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                part = keys[start : start + _KEYS_PER_QUERY]
+                query = f"SELECT key, value, checksum FROM entries WHERE key IN ({', '.join('?' * len(part))})"
+                for key, value, checksum in database.execute(query, part):
                     if isinstance(value, bytes) and checksum == _checksum(key, value):
-                        found[key] = value
+                        values[key] = value
                     else:
-                        damaged += 1
-        if damaged:
-            self.warn_damaged(damaged)
-        return found
+                        n_damaged += 1
+        if n_damaged:
+            self.warn_damaged(n_damaged)
+        return values
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Write all of these entries or, where the disk is full or the like, none; on the disk when this returns."""
+        """Write all entries or, if the disk is full or the file locked, none."""
         if not entries or not self._can_write:
             return
         rows = [(key, value, _checksum(key, value)) for key, value in entries.items()]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._check_owner()  # somebody may have written there meanwhile
+            self._check_owner()  # another program may have written there meanwhile
             with self._connection() as database:
                 database.execute("BEGIN IMMEDIATE")
                 database.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -111,15 +97,10 @@ class Cache:
                 database.execute("COMMIT")
         except (OSError, Foreign, Damaged) as error:
             self._can_write = False
-            warnings.warn(
-                f"results can no longer be kept in {str(self.path)!r} ({error}): they are computed all the same, and "
-                "what was kept before is intact",
-                CacheWarning,
-                stacklevel=4,
-            )
+            _warn(f"results can no longer be kept in {str(self.path)!r} ({error}); earlier entries are intact")
 
     def get_json(self, key: str) -> Any:
-        """Plain data under a name; None where there is none."""
+        """Return plain data by name; None if there is no entry."""
         content = self.get([key.encode()]).get(key.encode())
         return None if content is None else json.loads(content)
 
@@ -128,17 +109,13 @@ class Cache:
         self.put({key.encode(): json.dumps(value).encode()})
 
     def warn_damaged(self, number: int) -> None:
-        """Warn that entries were found that are not what was written."""
-        warnings.warn(
-            f"{str(self.path)!r} held {number} damaged {'entry' if number == 1 else 'entries'}: left out, and computed "
-            "anew where needed",
-            CacheWarning,
-            stacklevel=4,
-        )
+        """Warn of entries that are not what was written."""
+        entries = "entry" if number == 1 else "entries"
+        _warn(f"{str(self.path)!r} held {number} damaged {entries}: ignored, and computed again if needed")
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection, or None where nothing was ever written."""
+        """Open a connection; None if no entry was ever written."""
         self._check_owner()
         if not self.path.exists():
             yield None
@@ -150,42 +127,38 @@ class Cache:
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one call; what SQLite raises becomes `Damaged` or an OSError that names the file."""
+        """Open a connection; errors of SQLite become `Damaged` or an OSError that names the file."""
         try:
-            with contextlib.closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as database:
-                database.text_factory = bytes  # a damaged type must not be decoded
+            with contextlib.closing(sqlite3.connect(self.path, timeout=_TIMEOUT, isolation_level=None)) as database:
+                database.text_factory = bytes  # text in a damaged entry may not be decodable
                 for setting in ("synchronous = FULL", "cell_size_check = ON", "trusted_schema = OFF"):
                     database.execute(f"PRAGMA {setting}")
                 yield database
         except (sqlite3.Error, OverflowError, MemoryError) as error:
-            if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _PASSING:
+            if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT:
                 raise OSError(f"{str(self.path)!r}: {error}") from error
-            raise self._damaged(error) from error
+            raise self._damaged(str(error) or type(error).__name__) from error
 
     def _check_owner(self) -> None:
-        """Raise unless there is no file, an empty one, or one that a cache wrote."""
+        """Raise unless the file is absent, empty, or one that a cache wrote."""
         check_ordinary(self.path)
         if not self.path.exists():
             return
         with open(self.path, "rb") as file:
             head = file.read(_HEADER)
-        if head.startswith(_OLD):
-            raise Foreign(
-                f"{str(self.path)!r} is of an older format, which is no longer read: delete it, or use another"
-            )
-        if not head or (len(head) == _HEADER and head.startswith(_MAGIC) and head[68:72] == _owner()):
+        is_ours = len(head) == _HEADER and head.startswith(_MAGIC) and head[68:72] == _APPLICATION.to_bytes(4, "big")
+        if not head or is_ours:
             return
         if (len(head) < _HEADER and _MAGIC[: len(head)] == head[: len(_MAGIC)]) or not any(head):
             raise self._damaged("it does not begin as it should")
         raise Foreign(f"{str(self.path)!r} was not written by groundmetric as a cache of results: use another path")
 
-    def _damaged(self, error: Any) -> Damaged:
-        reason = str(error) or type(error).__name__
-        return Damaged(f"{str(self.path)!r} is damaged ({reason}): delete it, and what it held is computed anew")
+    def _damaged(self, reason: str) -> Damaged:
+        return Damaged(f"{str(self.path)!r} is damaged ({reason}): delete it, and its results are computed again")
 
 
 def remove_cache(path: str | os.PathLike[str]) -> None:
-    """Remove a cache with its journal; a file of somebody else is refused, and none at all is fine."""
+    """Remove a cache and its journal if they exist; raise if the file is that of another program."""
     with contextlib.suppress(Damaged):
         Cache(path)
     for suffix in (_JOURNAL, ""):
@@ -193,12 +166,12 @@ def remove_cache(path: str | os.PathLike[str]) -> None:
 
 
 def cache_files(path: Path) -> list[str]:
-    """Names that a cache at this path may have in its folder."""
+    """Return the names of the files that a cache at this path may have."""
     return [path.name, f"{path.name}{_JOURNAL}"]
 
 
 def is_cache(path: Path) -> bool:
-    """Whether a cache of groundmetric is at this path."""
+    """Return whether there is a cache at this path."""
     try:
         return path.is_file() and Cache(path).path.stat().st_size > 0
     except (ValueError, OSError):
@@ -206,7 +179,7 @@ def is_cache(path: Path) -> bool:
 
 
 def digest(*parts: Any) -> bytes:
-    """16 bytes that stand for arrays, bytes and text in this order.
+    """Return a 16-byte digest of arrays, bytes and text in this order.
 
     >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(3.0))
     (True, False)
@@ -223,8 +196,8 @@ def digest(*parts: Any) -> bytes:
     return state.digest()
 
 
-def _owner() -> bytes:
-    return _APPLICATION.to_bytes(4, "big")
+def _warn(message: str) -> None:
+    warnings.warn(message, CacheWarning, stacklevel=5)
 
 
 def _checksum(key: bytes, value: bytes) -> bytes:

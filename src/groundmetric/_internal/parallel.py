@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -144,6 +145,40 @@ def progress_bar(total: float | None, title: str, unit: str, *, show: bool = Tru
 def write_line(text: str) -> None:
     """Write a line to standard error without disturbing a progress bar."""
     tqdm.write(text, file=sys.stderr)
+
+
+_filter_lock = threading.Lock()
+_saved_filters: list[warnings.catch_warnings[None]] = []
+_muted_depth = 0
+
+
+@contextlib.contextmanager
+def muted(category: type[Warning] = UserWarning) -> Iterator[None]:
+    """Ignore warnings of a category, also in threads.
+
+    Warning filters belong to the process. Two threads inside `warnings.catch_warnings` would restore each other's
+    filters in the wrong order. Here the first thread to enter saves the filters, and the last to leave restores them.
+
+    >>> before = list(warnings.filters)
+    >>> with muted():
+    ...     warnings.warn("ignored")
+    >>> warnings.filters == before
+    True
+    """
+    global _muted_depth
+    with _filter_lock:
+        if _muted_depth == 0:
+            _saved_filters.append(warnings.catch_warnings())
+            _saved_filters[-1].__enter__()
+        _muted_depth += 1
+        warnings.simplefilter("ignore", category)
+    try:
+        yield
+    finally:
+        with _filter_lock:
+            _muted_depth -= 1
+            if _muted_depth == 0:
+                _saved_filters.pop().__exit__(None, None, None)
 
 
 @dataclass(frozen=True)

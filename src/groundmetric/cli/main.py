@@ -157,13 +157,13 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
 
 def _message(error: Any) -> str:
     """Return the message of an error; a `ParameterError` with the options that its parameters are."""
-    if not hasattr(error, "give"):
+    if not hasattr(error, "remedy"):
         return str(error)
     subject = f"{OPTION_OF.get(error.parameter, error.parameter)} is {error.value!r}{error.problem}"
-    if not error.give:
+    if not error.remedy:
         return subject
     # The problem may already name a remedy, after a colon.
-    return f"{subject}{', or give' if ':' in error.problem else ': give'} {as_options(error.give)}"
+    return f"{subject}{', or give' if ':' in error.problem else ': give'} {as_options(error.remedy)}"
 
 
 def _show_warning(message: Any, *where: Any, **more: Any) -> None:

@@ -29,7 +29,7 @@ OPTION_OF = {
     "order": "--order", "n_components": "--components", "strength": "--strength", "max_epochs": "--epochs",
     "checkpoint": "--checkpoint", "resample": "--resample", "max_missing": "--max-missing", "output": "--output",
     "cells": "--cells", "gene_sets": "--gene-sets", "permutations": "--permutations", "evaluation": "--evaluate",
-    "budget": "--budget", "run": "RUN",
+    "budget": "--budget", "run": "RUN", "replace": "--replace",
 }  # fmt: skip
 
 

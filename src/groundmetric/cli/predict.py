@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .._internal.imports import uncollected
+from .._internal import uncollected
 from .options import (
     add_command,
     add_draw,

@@ -15,8 +15,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import trim_mean
 
-from .._internal.arrays import check_content, read_header, unpack, write_arrays
-from .._internal.files import Damaged
+from .._internal.files import Damaged, check_content, read_header, unpack, write_arrays
 from .._internal.parallel import progress_bar
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric

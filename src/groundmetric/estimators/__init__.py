@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._internal.imports import find
+from .._internal import find
 
 # Where each name lives. It is imported when it is first used: a prediction by neighbours needs no learner.
 _HOME = {

@@ -350,7 +350,7 @@ class OptimalTransport(SampleRepresentationMethod):
     n_jobs : int or None, default=None
         Threads; None: one.
     **options : Any
-        Further arguments of `groundmetric.pairwise_distances`, e.g. ``solver="sliced"``.
+        Further arguments of `groundmetric.pairwise_distances`, e.g. ``solver="coarse"``.
 
     Examples
     --------

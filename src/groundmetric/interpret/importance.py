@@ -12,8 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.muted import muted
-from .._internal.parallel import progress_bar
+from .._internal.parallel import muted, progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import joblib
 import numpy as np
 
-from .._internal.arrays import beginning_of, read_arrays, write_arrays
-from .._internal.files import Damaged, Foreign, refuse_foreign, remove_leftovers
+from .._internal.files import (
+    Damaged,
+    Foreign,
+    beginning_of,
+    read_arrays,
+    refuse_foreign,
+    remove_leftovers,
+    write_arrays,
+)
 from ..distributions import Distributions
 from ..transport.cache import cohort_digest
 from .labels import Supervision

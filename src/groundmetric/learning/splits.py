@@ -246,11 +246,17 @@ def folds(
     random = check_random_state(random_state)
     members = number_groups(groups, labels.size)
     check_class_sizes(labels, groups, n_splits, "one for every fold; take fewer folds, or drop or merge the class")
-    kind = StratifiedKFold if members is None else StratifiedGroupKFold
-    splits = []
+    splits: list[Split] = []
     for _ in range(n_repeats):
-        splitter = kind(n_splits, shuffle=True, random_state=random.randint(2**31))
-        splits += list(splitter.split(labels, labels, members))
+        seed = random.randint(2**31)
+        if members is None:
+            splits += StratifiedKFold(n_splits, shuffle=True, random_state=seed).split(labels, labels)
+        else:
+            # Shuffle groups here: before scikit-learn 1.8, StratifiedGroupKFold shuffles the class counts of groups
+            # without the groups, and a class may be missing from a training set.
+            numbers = np.arange(members.max() + 1)
+            np.random.RandomState(seed).shuffle(numbers)
+            splits += StratifiedGroupKFold(n_splits).split(labels, labels, np.argsort(numbers)[members])
     check_splits(splits, labels, groups)
     return Splits(splits, numbered(y))
 

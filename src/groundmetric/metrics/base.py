@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from .._internal.points import check_features
 from .._internal.types import DistributionsLike, PointsLike, Transformer
-from .._internal.validation import real_array
+from .._internal.validation import check_features, real_array
 from ..distributions import Distributions
 from .cost import euclidean, manhattan
 

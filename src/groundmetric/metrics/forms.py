@@ -12,8 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from .._internal.points import check_features
-from .._internal.validation import real_array
+from .._internal.validation import check_features, real_array
 from ..distributions import Distributions
 from .base import Cost, GroundMetric
 

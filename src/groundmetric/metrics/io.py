@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.arrays import check_content, read_header, unpack, write_arrays
-from .._internal.files import Damaged
+from .._internal.files import Damaged, check_content, read_header, unpack, write_arrays
 from .base import Cost, EuclideanMetric, GroundMetric
 from .forms import BlendedMetric, DiagonalMetric, MappedMetric
 

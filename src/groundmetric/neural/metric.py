@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from .._internal.points import check_features
+from .._internal.validation import check_features
 from ..distributions import Distributions
 from ..metrics.base import Cost, GroundMetric
 from ..metrics.io import read_parts, write_parts

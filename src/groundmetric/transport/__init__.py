@@ -2,32 +2,31 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .._internal.imports import find
+from .._internal import find
 from .plan import Basis, BoundedDistances, Plan, Status
 from .solve import Auto, solve, solve_points
 from .solvers.exact import Exact
 
 if TYPE_CHECKING:
+    from .cohort import pairwise
     from .solvers.coarse import Coarse, Coarsened, coarsen
     from .solvers.partial import Partial, Unbalanced
-    from .solvers.pot import Entropic, Gaussian, Mixture, Sliced
+    from .solvers.pot import POT
 
 __all__ = [
+    "POT",
     "Auto",
     "Basis",
     "BoundedDistances",
     "Coarse",
     "Coarsened",
-    "Entropic",
     "Exact",
-    "Gaussian",
-    "Mixture",
     "Partial",
     "Plan",
-    "Sliced",
     "Status",
     "Unbalanced",
     "coarsen",
+    "pairwise",
     "solve",
     "solve_points",
 ]
@@ -37,12 +36,10 @@ _HOME = {
     "Coarse": "solvers.coarse",
     "Coarsened": "solvers.coarse",
     "coarsen": "solvers.coarse",
+    "pairwise": "cohort",
+    "POT": "solvers.pot",
     "Partial": "solvers.partial",
     "Unbalanced": "solvers.partial",
-    "Entropic": "solvers.pot",
-    "Gaussian": "solvers.pot",
-    "Mixture": "solvers.pot",
-    "Sliced": "solvers.pot",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,16 +12,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from .._internal.parallel import Backend, Threads, in_rounds
-from ..distributions import Distributions
+from .._internal.parallel import Backend, Threads, configured_backend, in_rounds, progress_bar, write_line
+from .._internal.types import DistributionsLike
+from ..distributions import Distributions, as_distributions
 from ..metrics.base import Cost, EuclideanMetric, GroundMetric
 from ..metrics.cost import BadDistances, checked_distances
-from ..metrics.forms import BlendedMetric
+from ..metrics.forms import BlendedMetric, NamedDistance
 from . import pairs as pairs_module
+from .cache import CohortDistances, DistanceCache
 from .pairs import pair_transport
-from .plan import Plan, Status
+from .plan import BoundedDistances, Plan, Status
 from .problem import Masses, points_in_range
-from .solvers.exact import Cloud, Distances, Exact, Solver
+from .solvers.exact import Cloud, Distances, Exact, Solver, resolve_solver, warn_of_status
 
 # Up to so many components, costs are filled from projected points inside the solver; beyond, matrix products win.
 _FEW_COMPONENTS = 100
@@ -240,7 +244,6 @@ class SolverPairs:
         threads: Threads,
     ) -> SolverPairs:
         """What the solver needs of each distribution is computed once."""
-        solver = solver.at_scale(lambda: typical_cost(clouds, distances, first, second))
         prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
         return cls(solver, distances, prepared, np.array([cloud.masses.size for cloud in clouds]), first, second)
 
@@ -360,14 +363,160 @@ def _needed(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return owners, indices[: first.size], indices[first.size :]
 
 
-# Pairs that tell what a typical cost is.
-_SAMPLE = 16
+def pairwise(
+    A: DistributionsLike,
+    B: DistributionsLike | None = None,
+    metric: GroundMetric | str = "euclidean",
+    *,
+    solver: str | Solver = "exact",
+    n_jobs: int | None = None,
+    max_pivots: int | None = None,
+    verbose: int = 0,
+    keep: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> BoundedDistances:
+    """Distances as in `groundmetric.pairwise_distances`, with bounds of the optimal values and the status of solves.
+
+    Parameters
+    ----------
+    A : Distributions or array of shape (n_points, n_features)
+        First cohort. The rows of an array are distributions of one point each.
+    B : Distributions, array of shape (n_points, n_features) or None, default=None
+        Second cohort, of the same features. None compares the distributions of `A` with each other.
+    metric : GroundMetric or str, default="euclidean"
+        Distance between points.
+    solver : str or Solver, default="exact"
+        Solver of all pairs.
+    n_jobs : int or None, default=None
+        Number of threads; None means one, -1 one per core.
+    max_pivots : int or None, default=None
+        Pivots of the simplex per pair at most.
+    verbose : int, default=0
+        1 shows a progress bar where there is a terminal.
+    keep : path-like or None, default=None
+        File of exact distances that are not computed again.
+    **options : Any
+        Options of a solver that is given by name.
+
+    Returns
+    -------
+    BoundedDistances
+        Distances, lower and upper bounds, the solver with its options, and the number of solves by status.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> result = gm.transport.pairwise(D[:4], solver="coarse", n_groups=20)
+    >>> bool((result.lower <= gm.pairwise_distances(D[:4]) + 1e-9).all())
+    True
+    """
+    from .solve import Auto
+
+    chosen, reason = resolve_solver(solver, {**options, "max_pivots": max_pivots}), ""
+    A, B = check_cohorts(A, B)
+    rows, cols = np.triu_indices(len(A), 1) if B is None else (grid.ravel() for grid in np.indices((len(A), len(B))))
+    cohorts = (A,) if B is None else (A, B)
+    ground = resolve_metric(metric, *cohorts)
+    first, second = rows, cols + (0 if B is None else len(A))
+    if isinstance(chosen, Auto):
+        sizes = np.concatenate([cohort.sizes for cohort in cohorts])
+        chosen, reason = chosen.pick(sizes[first], sizes[second], on_points=is_euclidean(ground))
+    if chosen.on_points and not is_euclidean(ground):
+        raise ValueError(
+            f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
+            "use solver='exact', or a blend of matrices in place of one of distances"
+        )
+    cached = None if keep is None else DistanceCache(keep, chosen).of(ground, *cohorts)
+    results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cached)
+    statuses = Counter(results.status.tolist())
+    for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
+        warn_of_status(status, statuses[status])
+    if verbose and (reason or not isinstance(chosen, Exact)):
+        write_line(f"distances: {BoundedDistances(chosen, reason, *results[:3], statuses)}")
+    matrices = np.zeros((3, len(A), len(cohorts[-1])))
+    matrices[:, rows, cols] = results[:3]
+    if B is None:
+        matrices[:, cols, rows] = results[:3]
+    distances, lower, upper = matrices
+    return BoundedDistances(chosen, reason, distances, lower, upper, statuses)
 
 
-def typical_cost(clouds: list[Cloud], distances: Distances, first: np.ndarray, second: np.ndarray) -> float:
-    """Mean cost between independent points, over a few of the pairs."""
-    costs = []
-    for pair in np.unique(np.linspace(0, first.size - 1, _SAMPLE).astype(int)) if first.size else ():
-        x, y = clouds[first[pair]], clouds[second[pair]]
-        costs.append(float(x.masses @ distances(x.points, y.points) @ y.masses))
-    return float(np.mean(costs)) if costs else 0.0
+def _solve_missing(
+    solver: Solver,
+    cohorts: tuple[Distributions, ...],
+    first: np.ndarray,
+    second: np.ndarray,
+    metric: Any,
+    n_jobs: int | None,
+    verbose: int,
+    cached: CohortDistances | None,
+) -> PairResults:
+    """All pairs: those in the cache, and the others by the solver, which go into the cache as they are found."""
+    results = PairResults.known(np.full(first.size, np.nan) if cached is None else cached.get(first, second))
+    missing = np.flatnonzero(np.isnan(results.values))
+    pairs = cohorts, first[missing], second[missing]
+
+    def found(which: np.ndarray, part: PairResults) -> None:
+        if cached is not None:
+            proved = part.status == Status.OPTIMAL
+            chosen = missing[which[proved]]
+            cached.put(first[chosen], second[chosen], part.values[proved])
+
+    try:
+        results.put(missing, solve_all(solver, *pairs, metric, n_jobs, verbose, found))
+    except BadDistances as bad:
+        raise name_bad_distances(bad, metric, *pairs) from None
+    return results
+
+
+def solve_all(
+    solver: Solver,
+    cohorts: tuple[Distributions, ...],
+    first: np.ndarray,
+    second: np.ndarray,
+    metric: Any,
+    n_jobs: int | None,
+    verbose: int,
+    found: Found,
+) -> PairResults:
+    """All pairs, by threads or on a cluster; `first` and `second` count through all cohorts."""
+    single = all(np.all(cohort.sizes == 1) for cohort in cohorts)
+    bar = progress_bar(first.size, "distances", "pair", show=bool(verbose))
+    with Threads(n_jobs) as threads, bar:
+        if isinstance(solver, Exact) and single and not has_few_components(metric):
+            # Between single points there is nothing to transport.
+            shift = 0 if len(cohorts) == 1 else len(cohorts[0])
+            costs = checked_distances(metric, cohorts[0].points, cohorts[-1].points)
+            return PairResults.known(costs[first, second - shift])
+        pairs = pairs_of(solver, cohorts, first, second, metric, threads)
+        return solve_pairs(pairs, threads, configured_backend(n_jobs), done=bar.update, found=found)
+
+
+def check_cohorts(A: Any, B: Any) -> tuple[Distributions, Distributions | None]:
+    """Distributions with mass on both sides, of the same features."""
+    A = as_distributions(A).with_mass()
+    B = None if B is None else as_distributions(B).with_mass()
+    if len(A) == 0 or (B is not None and len(B) == 0):
+        raise ValueError("no distributions: at least one is needed on each side")
+    if B is None:
+        return A, None
+    if A.shape[1] != B.shape[1]:
+        raise ValueError(f"A has {A.shape[1]} features, B has {B.shape[1]}: both need the same")
+    if A.features is not None and B.features is not None and A.features != B.features:
+        raise ValueError("A and B have features of other names or in another order: bring them into the same order")
+    return A, B
+
+
+def resolve_metric(metric: Any, *cohorts: Distributions) -> Any:
+    """A metric object from its name; objects are checked against the features of the cohorts."""
+    if isinstance(metric, str) and metric == "euclidean":
+        return GroundMetric.euclidean(cohorts[0].shape[1])
+    if isinstance(metric, str):
+        return NamedDistance(metric)
+    if not hasattr(metric, "distances"):
+        raise TypeError(f"metric is {metric!r}: expected a GroundMetric or a name")
+    if isinstance(metric, GroundMetric):
+        for cohort in cohorts:
+            metric.check_fit(cohort)
+    return metric

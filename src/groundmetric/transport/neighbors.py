@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -207,24 +207,6 @@ class Finder:
             self.solves += new.shape[1]
             self.stopped_pivoting += int(np.sum(~transport.answers.optimal))
         return self._known[first, second]
-
-
-class NeighborSearch(NamedTuple):
-    """Nearest neighbours and the number of solves; the result of `search_neighbors`.
-
-    Attributes
-    ----------
-    distances : array of shape (len(A), n_neighbors)
-        Distances to the neighbours, the nearest first.
-    indices : array of shape (len(A), n_neighbors)
-        Positions of the neighbours; equal distances are ordered by position.
-    n_solves : int
-        Pairs that were solved exactly; bounds ruled the others out.
-    """
-
-    distances: np.ndarray
-    indices: np.ndarray
-    n_solves: int
 
 
 def pruned_distances(

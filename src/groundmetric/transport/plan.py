@@ -27,8 +27,6 @@ class Status(enum.Enum):  # numpydoc ignore=PR01
         The network simplex stopped at `max_pivots`.
     TOLERANCE : str
         `solve_points` stopped within the `tolerance` that was asked for.
-    ITERATION_LIMIT : str
-        The iterations of POT did not converge within `max_iter`.
     APPROXIMATE : str
         The solver is approximate and ended as it should.
 
@@ -49,7 +47,6 @@ class Status(enum.Enum):  # numpydoc ignore=PR01
     )
     PIVOT_LIMIT = "stopped at the pivot limit before the plan was optimal; raise `max_pivots`"
     TOLERANCE = "stopped within the tolerance that was asked for; `gap` bounds the error"
-    ITERATION_LIMIT = "stopped before the masses fitted; raise `max_iter` or `epsilon`"
     APPROXIMATE = "not exact, by choice of the solver: `bounds` say where the exact value lies"
 
 
@@ -113,8 +110,8 @@ class Plan:
         Source and sink of each shipment.
     mass : array of shape (n_shipments,)
         Mass of each shipment: ``mass[k]`` goes from source ``rows[k]`` to sink ``cols[k]``. The shipments of balanced
-        solvers add up to the given masses; those of partial and unbalanced transport need not. Sliced and Gaussian
-        transport have no plan: there are no shipments.
+        solvers add up to the given masses; those of partial and unbalanced transport need not. Functions of POT
+        that return a number have no plan: there are no shipments.
     potentials : tuple of two arrays, or None
         Arrays (u, v) of shapes (n,) and (m,) with ``u[i] + v[j] <= cost[i, j]``. Exact transport: ``a @ u + b @ v`` is
         a lower bound of the optimal value and equals `value` where `status` is OPTIMAL. None where the solver has none.
@@ -191,15 +188,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class BoundedDistances:
-    """Distances between distributions with what is certain about each; the result of `groundmetric.bounded_distances`.
+    """Distances between distributions with what is certain about each; the result of `pairwise`.
 
     Parameters
     ----------
     solver : Solver
-        The solver as it was used, with options that depend on the data filled in.
+        The solver; the one that "auto" picked.
     reason : str
         Why "auto" picked this solver; empty where the solver was given.
-    values : array of shape (len(A), len(B))
+    distances : array of shape (len(A), len(B))
         The distances.
     lower, upper : array of shape (len(A), len(B))
         Between these the optimal values lie, up to rounding.
@@ -210,24 +207,24 @@ class BoundedDistances:
     --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [1.0], [5.0], [6.0]], samples=["a", "a", "b", "b"])
-    >>> gm.bounded_distances(D, solver="exact").gap
+    >>> gm.transport.pairwise(D).gap
     0.0
     """
 
     solver: Solver
     reason: str
-    values: np.ndarray
+    distances: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     statuses: Counter[Status]
 
     @property
     def gap(self) -> float:
-        """The most by which any of the values can differ from the optimal one."""
-        return float(np.max(np.maximum(self.values - self.lower, self.upper - self.values), initial=0.0))
+        """The most by which any of the distances can differ from the optimal one."""
+        return float(np.max(np.maximum(self.distances - self.lower, self.upper - self.distances), initial=0.0))
 
     def __str__(self) -> str:
         because = f", because {self.reason}" if self.reason else ""
-        mean = float(self.values.mean()) if self.values.size else 0.0
+        mean = float(self.distances.mean()) if self.distances.size else 0.0
         share = f" ({self.gap / mean:.2g} of the mean distance)" if mean > 0 else ""
-        return f"{self.solver}{because}; {self.values.size} pairs, error at most {self.gap:.3g}{share}"
+        return f"{self.solver}{because}; {self.distances.size} pairs, error at most {self.gap:.3g}{share}"

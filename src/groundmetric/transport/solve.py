@@ -28,7 +28,7 @@ class Auto(Solver):
 
     What is affordable is reckoned from sizes alone, never from the clock: the same data give the same answer anywhere.
     Only points under a Euclidean distance can be grouped; costs, and points under other distances, are always compared
-    exactly: entropic transport, which could take them, is slower.
+    exactly.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def solve(
     a, b : array of shape (n,) and (m,), or None, default=None
         Masses of the sources and of the sinks, not negative, with equal sums unless the solver is partial or
         unbalanced. None: equal masses that sum to 1.
-    solver : {"exact", "partial", "unbalanced", "entropic", "auto"} or Solver, default="exact"
+    solver : {"exact", "partial", "unbalanced", "auto"} or Solver, default="exact"
         A name, or an object of a class in `groundmetric.transport`. Solvers that need points are refused.
     start : Basis or None, default=None
         The basis of an earlier exact plan with the same masses, for the exact solver: a short way to the new optimum
@@ -185,12 +185,11 @@ def solve_points(
         Masses of the points, not negative, with equal sums unless the solver is partial or unbalanced. None: equal
         masses that sum to 1.
     solver : str or Solver, default="exact"
-        "exact", "partial", "unbalanced", "entropic", "sliced", "gaussian", "mixture", "coarse", "auto", or an object of
-        a class in `groundmetric.transport`. Not all of them need memory that grows with the points only: partial,
-        unbalanced and entropic transport hold all costs.
+        "exact", "partial", "unbalanced", "coarse", "auto", or an object of a class in `groundmetric.transport`. Partial
+        and unbalanced transport, and functions of POT on costs, hold a matrix of all costs.
     cost : {"euclidean", "manhattan", "squared"} or Cost, default="euclidean"
         Cost of the step from one point to another: its length, the sum of its absolute entries, or its squared length.
-        Sliced, Gaussian, mixture and coarse transport are for the first only.
+        Coarse transport, and functions of POT on points, are for the first only.
     tolerance : float, default=0.0
         For the exact solver: stop when the plan is proved to be no farther above the optimum than this share of its
         cost. 0: the optimal plan. Up to about 1500 × 1500 points, the plan is optimal whatever the tolerance.
@@ -240,7 +239,6 @@ def _compare(solver: Solver, x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.
     """Solvers that prepare each side see points with mass only, and a mass of 1 in all."""
     rows, cols = (np.flatnonzero(mass >= 2.0**-60 * mass.sum()) for mass in (a, b))
     here, there = _cloud(x, a, rows), _cloud(y, b, cols)
-    solver = solver.at_scale(lambda: float(here.masses @ step.between(here.points, there.points) @ there.masses))
     plan = solver.compare(solver.prepare(here, step.between), solver.prepare(there, step.between), step.between)
     total, whole = float(a.sum()), rows.size == a.size and cols.size == b.size
     return replace(

@@ -105,7 +105,7 @@ class Coarse(Solver):
     max_pivots: int | None = None
 
     name: ClassVar[str] = "coarse"
-    on_points: ClassVar[bool] = True
+    on_points = True
 
     def __post_init__(self) -> None:
         check_number(self, "n_groups", low=1, whole=True)

@@ -40,7 +40,7 @@ class Solver:
 
     name: ClassVar[str]
     balanced: ClassVar[bool] = True  # do both sides need the same mass?
-    on_points: ClassVar[bool] = False  # does it need points in a space with Euclidean distances?
+    on_points: bool = False  # does it need points in a space with Euclidean distances?
 
     def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
         """Transport plan between masses at given costs; solvers that need points raise ValueError.
@@ -97,21 +97,6 @@ class Solver:
         """
         return self.solve(distances(x.points, y.points), x.masses, y.masses)
 
-    def at_scale(self, typical: Callable[[], float]) -> Solver:
-        """The same solver, with options that depend on the size of a typical cost filled in where they are None.
-
-        Parameters
-        ----------
-        typical : callable
-            Function without arguments that gives a typical cost; called only where an option depends on it.
-
-        Returns
-        -------
-        Solver
-            The solver itself where there is nothing to fill in.
-        """
-        return self
-
     def __str__(self) -> str:
         options = (f"{option.name}={getattr(self, option.name)!r}" for option in fields(self))  # type: ignore[arg-type]
         return f"{self.name}({', '.join(options)})"
@@ -144,10 +129,6 @@ SOLVERS = {
     "exact": ("solvers.exact", "Exact"),
     "partial": ("solvers.partial", "Partial"),
     "unbalanced": ("solvers.partial", "Unbalanced"),
-    "entropic": ("solvers.pot", "Entropic"),
-    "sliced": ("solvers.pot", "Sliced"),
-    "gaussian": ("solvers.pot", "Gaussian"),
-    "mixture": ("solvers.pot", "Mixture"),
     "coarse": ("solvers.coarse", "Coarse"),
     "auto": ("solve", "Auto"),
 }
@@ -161,7 +142,7 @@ def resolve_solver(solver: Any, options: dict[str, Any]) -> Solver:
             raise TypeError(f"options {given} beside a solver object: give them to {type(solver).__name__}(…) itself")
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:
-        raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or an object of theirs")
+        raise ValueError(f"solver is {solver!r}: expected one of {list(SOLVERS)}, or a solver object")
     module, name = SOLVERS[solver]
     kind: type[Solver] = getattr(importlib.import_module(f"groundmetric.transport.{module}"), name)
     known = [option.name for option in fields(kind)]  # type: ignore[arg-type]

@@ -1,308 +1,155 @@
-"""Entropic, sliced, Gaussian and mixture transport, computed by POT (extra `pot`).
-
-They are for comparison with the literature: exact and coarsened transport are faster, or closer to the exact value. POT
-gives a plan or a number; what is certain about it is worked out here. POT is imported when a solver runs. Its functions
-that warn are called only where they do not: to catch a warning in one thread is to catch those of all.
-"""
+"""One solver for all functions of POT: it calls the function for each pair and adds bounds of the exact value."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..._internal.validation import need
 from ..plan import Plan, Status
-from .coarse import Coarse, Groups, spread_over_points
-from .exact import Cloud, Distances, Solver, check_number, dual_value, solve_exact
-
-# Up to costs of this many epsilon, kernels exp(-cost / epsilon) and their scalings stay within the range of floats.
-LARGEST_EXPONENT = 500.0
-# POT's root of a matrix is NaN where rounding makes an eigenvalue negative: each is at least this share of their sum.
-_SMALLEST_VARIANCE = 1e-7
+from .exact import Cloud, Distances, Solver, dual_value
 
 
-class Blurred(NamedTuple):
-    """A distribution and its entropic cost to itself (0 where that is not asked for)."""
+class POT(Solver):
+    """Transport by a function of POT (Python Optimal Transport), or by a function of your own that is called alike.
 
-    points: Any
-    masses: np.ndarray
-    own: float
-    converged: bool
+    Functions with a parameter ``M`` get the costs: `ot.solve`, `ot.sinkhorn`, `ot.unbalanced.mm_unbalanced`. All others
+    get the points of the two distributions as their first two arguments, and need a Euclidean ground metric:
+    `ot.solve_sample`, `ot.sliced_wasserstein_distance`, `ot.gaussian.empirical_bures_wasserstein_distance`. Masses are
+    passed as ``a`` and ``b``, or as ``ws`` and ``wt``; both sides sum to 1, and points without mass are left out.
 
-
-@dataclass(frozen=True)
-class Entropic(Solver):
-    """Transport with `epsilon` times the entropy of the plan on top of its cost, by Sinkhorn's iterations of POT.
-
-    The plan is rounded to one that fits the masses, so its cost, which is `value`, bounds the exact value from above;
-    the potentials, made feasible, bound it from below. Both hold wherever the iterations end.
+    The value of the plan is the number that the function returns, the ``value`` of an OTResult, or the cost of a
+    returned plan. Its bounds hold the value of exact transport: above, the cost of the returned plan, rounded to fit
+    the masses; below, that of potentials, made feasible (an option ``reg`` is taken for the strength of an entropy).
+    Without a plan, they come from means and variances or from the costs alone, and are wide.
 
     Parameters
     ----------
-    epsilon : float or None, default=None
-        Strength of the entropy, in units of the costs; the smaller, the closer to exact transport and the slower, by
-        far where it is below a 500th of the largest cost. None: a twentieth of a typical cost (of the cohort, in
-        `pairwise_distances`).
-    debiased : bool, default=False
-        Give the Sinkhorn divergence as `value`: the entropic value, less the mean of both distributions' values to
-        themselves. Not negative, 0 for equal distributions. Needs points, not costs.
-    tol : float, default=1e-3
-        Share of the mass that may be in the wrong place at the end, before the plan is rounded. Plain iterations, as
-        POT's are, can need ten times as many for a tenth of it.
-    max_iter : int, default=5000
-        Iterations after which to stop; `status` says if they were too few.
+    function : callable
+        Function of POT. It must return a number, a matrix (the plan) or an OTResult.
+    **options : Any
+        Further arguments of the function. A whole number as ``seed`` gives the same random numbers for every pair.
 
     Examples
     --------
     >>> import groundmetric as gm
-    >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]], solver="entropic", epsilon=0.5)
-    >>> round(plan.value, 3)  # the exact value is 0.5
-    0.571
-    """
-
-    epsilon: float | None = None
-    debiased: bool = False
-    tol: float = 1e-3
-    max_iter: int = 5000
-
-    name: ClassVar[str] = "entropic"
-
-    def __post_init__(self) -> None:
-        check_number(self, "epsilon", low=0.0, open_low=True)
-        check_number(self, "tol", low=0.0, open_low=True)
-        check_number(self, "max_iter", low=1, whole=True)
-
-    def at_scale(self, typical: Callable[[], float]) -> Entropic:
-        return self if self.epsilon is not None else replace(self, epsilon=0.05 * typical() or 1.0)
-
-    def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
-        if self.debiased:
-            raise ValueError(
-                "debiased=True needs the costs within each side too: use `transport.solve_points` or "
-                "`pairwise_distances`"
-            )
-        return self._plan(cost, a, b)[0]
-
-    def prepare(self, cloud: Cloud, distances: Distances) -> Blurred:
-        if not self.debiased:
-            return Blurred(*cloud, 0.0, True)
-        plan, own = self._plan(distances(cloud.points, cloud.points), cloud.masses, cloud.masses)
-        return Blurred(*cloud, own, plan.status is Status.APPROXIMATE)
-
-    def compare(self, x: Blurred, y: Blurred, distances: Distances) -> Plan:
-        plan, entropic_value = self._plan(distances(x.points, y.points), x.masses, y.masses)
-        if not self.debiased:
-            return plan
-        divergence = max(entropic_value - (x.own + y.own) / 2, 0.0)
-        converged = x.converged and y.converged
-        return replace(plan, value=divergence, status=plan.status if converged else Status.ITERATION_LIMIT)
-
-    def _plan(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[Plan, float]:
-        """The rounded plan, and the entropic value, which the potentials give."""
-        rows, cols = np.flatnonzero(a), np.flatnonzero(b)
-        inner = cost[np.ix_(rows, cols)]
-        p, q = a[rows] / a.sum(), b[cols] / b.sum()
-        epsilon = self.epsilon or 0.05 * float(p @ np.abs(inner) @ q) or 1.0
-        ended = sinkhorn(inner, p, q, epsilon, tol=self.tol, max_iter=self.max_iter)
-        plan = rounded(ended.plan, p, q)
-        u, v = c_transforms(cost, ended.g, cols)
-        value = float(np.vdot(plan, inner))
-        lower = min(dual_value(p, q, (u[rows], v[cols])), value)
-        senders, receivers = np.nonzero(plan)
-        total = float(a.sum())
-        result = Plan(
-            value=value * total,
-            rows=rows[senders],
-            cols=cols[receivers],
-            mass=plan[senders, receivers] * total,
-            potentials=(u, v),
-            basis=None,
-            status=Status.APPROXIMATE if ended.converged else Status.ITERATION_LIMIT,
-            pivots=ended.iterations,
-            solver=self.name,
-            bounds=(lower * total, value * total),
-        )
-        return result, dual_value(p, q, (ended.f, ended.g)) * total
-
-
-@dataclass(frozen=True)
-class Sliced(Solver):
-    """The mean, over random directions, of the exact distance along each: never more than the exact distance.
-
-    The largest of them bounds the exact distance from below. There is no plan.
-
-    Parameters
-    ----------
-    n_projections : int, default=50
-        Number of directions.
-    random_state : int, default=0
-        Seed of the directions, which are the same for all pairs.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], solver="sliced").value
+    >>> import ot
+    >>> plan = gm.transport.solve([[0.0, 2.0], [2.0, 1.0]], solver=gm.transport.POT(ot.sinkhorn, reg=0.5))
+    >>> round(plan.value, 3), [round(bound, 3) for bound in plan.bounds]  # the exact value is 0.5
+    (0.571, [0.5, 0.571])
+    >>> sliced = gm.transport.POT(ot.sliced_wasserstein_distance, p=1, seed=0)
+    >>> gm.transport.solve_points([[0.0], [1.0]], [[5.0], [6.0]], solver=sliced).value
     5.0
     """
 
-    n_projections: int = 50
-    random_state: int = 0
+    name: ClassVar[str] = "pot"
 
-    name: ClassVar[str] = "sliced"
-    on_points: ClassVar[bool] = True
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        parameters = inspect.signature(function).parameters
+        unknown = sorted(set(options) - set(parameters))
+        if unknown and all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+            raise TypeError(f"{function.__name__} has no option {unknown[0]!r}: it has {list(parameters)}")
+        self.function, self.options = function, options
+        self.on_points = "M" not in parameters
+        self._masses = next((names for names in (("a", "b"), ("ws", "wt")) if names[0] in parameters), None)
 
-    def __post_init__(self) -> None:
-        check_number(self, "n_projections", low=1, whole=True)
-        check_number(self, "random_state", low=0, high=2**32 - 1, whole=True)
+    def solve(self, cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> Plan:
+        if self.on_points:
+            return super().solve(cost, a, b)
+        rows, cols, total = np.flatnonzero(a), np.flatnonzero(b), float(a.sum())
+        inner = np.ascontiguousarray(cost[np.ix_(rows, cols)])
+        p, q = a[rows] / total, b[cols] / b.sum()
+        plan = self._result(*self._call(p, q, M=inner), inner, p, q, (-np.inf, np.inf))
+        return replace(
+            plan,
+            value=plan.value * total,
+            rows=rows[plan.rows],
+            cols=cols[plan.cols],
+            mass=plan.mass * total,
+            bounds=(plan.bounds[0] * total, plan.bounds[1] * total),
+        )
 
     def compare(self, x: Cloud, y: Cloud, distances: Distances) -> Plan:
-        random = np.random.RandomState(self.random_state)  # from a number, POT would seed what threads share
-        options = {"n_projections": self.n_projections, "seed": random, "p": 1, "log": True}
-        sliced = import_pot(self.name).sliced_wasserstein_distance
-        value, log = sliced(np.float64(x.points), np.float64(y.points), x.masses, y.masses, **options)
-        low, high = moment_bounds(x, y)
-        low = max(low, float(np.max(log["projected_emds"])))
-        return without_plan(self.name, float(value), (low, max(low, high)))
+        if not self.on_points:
+            return super().compare(x, y, distances)
+        points = (np.ascontiguousarray(side.points, np.float64) for side in (x, y))
+        value, plan, potentials = self._call(x.masses, y.masses, *points)
+        # A function that returns a number needs no matrix of costs.
+        cost = None if plan is None else distances(x.points, y.points)
+        return self._result(value, plan, potentials, cost, x.masses, y.masses, moment_bounds(x, y))
 
+    def _call(self, p: np.ndarray, q: np.ndarray, *points: np.ndarray, **costs: np.ndarray) -> tuple[Any, Any, Any]:
+        """Value, plan and potentials that the function returns, None where it has none."""
+        options = dict(self.options)
+        if isinstance(options.get("seed"), int):
+            # From a number, POT would seed a generator that all threads share.
+            options["seed"] = np.random.RandomState(options["seed"])
+        if self._masses == ("a", "b"):
+            options |= {"a": p, "b": q}
+        elif self._masses is not None:
+            options |= {"ws": p[:, None], "wt": q[:, None]}
+        elif np.ptp(p) > 0 or np.ptp(q) > 0:
+            raise ValueError(f"{self.function.__name__} takes no masses, but those of the points differ")
+        with np.errstate(all="ignore"):
+            answer = self.function(*points, **costs, **options)
+        if isinstance(answer, tuple):
+            raise TypeError(f"{self.function.__name__} returned a tuple: leave out `log`")
+        if np.ndim(answer) == 2:
+            return None, answer, None
+        if hasattr(answer, "plan"):  # an OTResult
+            return answer.value, answer.plan, answer.potentials
+        return answer, None, None
 
-class Fitted(NamedTuple):
-    """A distribution in groups, with the covariance of each."""
+    def _result(
+        self,
+        value: Any,
+        plan: np.ndarray | None,
+        potentials: Any,
+        cost: np.ndarray | None,
+        p: np.ndarray,
+        q: np.ndarray,
+        bounds: tuple[float, float],
+    ) -> Plan:
+        """The answer as a Plan between masses of sum 1; `bounds` of the exact value are known without it."""
+        if value is None:
+            value = np.vdot(plan, cost)  # type: ignore[arg-type]
+        if not np.isfinite(value) or (plan is not None and not np.isfinite(plan).all()):
+            raise FloatingPointError(
+                f"{self.function.__name__} of POT gives NaN or infinity: scale costs or points to a size of about 1, "
+                "raise the regularisation, or use solver='exact'"
+            )
+        low, high = bounds
+        if cost is not None:
+            # Any plan that fits the masses costs at least the optimal value, that of independent points too.
+            upper = p @ cost @ q if plan is None else np.vdot(rounded(plan, p, q), cost)
+            high = min(high, float(upper))
+            low = min(max(low, self._lower(cost, p, q, plan, potentials)), high)
+        rows, cols = (np.empty(0, np.int64), np.empty(0, np.int64)) if plan is None else np.nonzero(plan)
+        mass = np.empty(0) if plan is None else plan[rows, cols]
+        return Plan(float(value), rows, cols, mass, None, None, Status.APPROXIMATE, 0, self.name, (low, high))
 
-    groups: Groups
-    covariances: np.ndarray  # (n_groups, n_components, n_components)
+    def _lower(self, cost: np.ndarray, p: np.ndarray, q: np.ndarray, plan: np.ndarray | None, potentials: Any) -> float:
+        """The best lower bound of the exact value that the answer proves.
 
+        Any potentials v of the sinks prove one: u is the largest that v allows, then v the largest that u allows.
+        """
+        candidates = [np.zeros(q.size)]
+        if potentials is not None:
+            candidates.append(np.nan_to_num(potentials[1]))
+        if plan is not None and self.options.get("reg"):
+            # An entropic plan P has reg · log P + cost = u + v, whatever the units of the potentials that POT returns.
+            candidates.append(p @ (cost + self.options["reg"] * np.log(np.maximum(plan, 1e-300))))
+        bounds = []
+        for v in candidates:
+            u = (cost - v).min(axis=1)
+            bounds.append(dual_value(p, q, (u, (cost - u[:, None]).min(axis=0))))
+        return max(bounds)
 
-@dataclass(frozen=True)
-class Gaussian(Solver):
-    """The Bures-Wasserstein distance (W₂) between the Gaussians of the same means and covariances.
-
-    It is a lower bound of the W₂ distance between the distributions (Gelbrich). The exact distance (W₁) lies between
-    the distance of the means and the root mean square distance of independent points, which are the `bounds`. There is
-    no plan. Where a covariance lacks full rank, it is widened by 10⁻⁷ of its trace.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> plan = gm.transport.solve_points([[0.0], [2.0]], [[4.0], [10.0]], solver="gaussian")
-    >>> round(plan.value**2, 9)  # means 6 apart, standard deviations 1 and 3
-    40.0
-    """
-
-    name: ClassVar[str] = "gaussian"
-    on_points: ClassVar[bool] = True
-
-    def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
-        return fit_gaussians(Coarse(1).prepare(cloud, distances))
-
-    def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
-        value = float(np.sqrt(bures_squared(x, y, self.name)[0, 0]))
-        return without_plan(self.name, value, moment_bounds(x.groups, y.groups))
-
-
-@dataclass(frozen=True)
-class Mixture(Solver):
-    """Transport between the components of Gaussian mixtures at their squared Bures distances; the root of its value.
-
-    Components are groups of nearby points. One component is `Gaussian`; a component per point is the W₂ distance
-    (Delon & Desolneux 2020). The plan is spread over the points, where it bounds the exact distance from above.
-
-    Parameters
-    ----------
-    n_components : int, default=10
-        Number of components per distribution, at most; one with no more points than that has a component per point.
-    max_pivots : int or None, default=None
-        Pivots of the transport between components after which to stop, and `status` says so; the default is never
-        reached in practice.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> x, y = [[0.0], [1.0], [9.0]], [[2.0], [3.0], [11.0]]
-    >>> round(gm.transport.solve_points(x, y, solver="mixture", n_components=2).value, 6)
-    2.0
-    """
-
-    n_components: int = 10
-    max_pivots: int | None = None
-
-    name: ClassVar[str] = "mixture"
-    on_points: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_number(self, "n_components", low=1, whole=True)
-        check_number(self, "max_pivots", low=0, whole=True)
-
-    def prepare(self, cloud: Cloud, distances: Distances) -> Fitted:
-        return fit_gaussians(Coarse(self.n_components).prepare(cloud, distances))
-
-    def compare(self, x: Fitted, y: Fitted, distances: Distances) -> Plan:
-        squared = bures_squared(x, y, self.name)
-        between = solve_exact(squared, x.groups.weights, y.groups.weights, max_pivots=self.max_pivots)
-        rows, cols, mass = spread_over_points(between, x.groups, y.groups)
-        apart = np.linalg.norm(x.groups.points[rows] - y.groups.points[cols], axis=1)
-        low, high = moment_bounds(x.groups, y.groups)
-        return replace(
-            between,
-            value=float(np.sqrt(max(between.value, 0.0))),
-            rows=rows,
-            cols=cols,
-            mass=mass,
-            potentials=None,
-            basis=None,
-            status=Status.APPROXIMATE if between.optimal else between.status,
-            solver=self.name,
-            bounds=(low, max(low, min(high, float(mass @ apart)))),
-        )
-
-
-def import_pot(solver: str) -> Any:
-    """POT, or an error that says how to install it."""
-    need("ot", f"solver {solver!r}, which POT computes", extra="pot")
-    import ot
-
-    return ot
-
-
-def without_plan(solver: str, value: float, bounds: tuple[float, float]) -> Plan:
-    """The result of a solver that finds a number only."""
-    nothing = np.empty(0, np.int64)
-    return Plan(value, nothing, nothing, np.empty(0), None, None, Status.APPROXIMATE, 0, solver, bounds)
-
-
-class Ended(NamedTuple):
-    """Where Sinkhorn's iterations ended, between masses of sum 1."""
-
-    plan: np.ndarray  # (n, m)
-    f: np.ndarray  # (n,) potentials
-    g: np.ndarray  # (m,)
-    iterations: int
-    converged: bool
-
-
-def sinkhorn(cost: np.ndarray, p: np.ndarray, q: np.ndarray, epsilon: float, tol: float, max_iter: int) -> Ended:
-    """Sinkhorn's iterations between positive masses: on the kernel, or, a hundred times slower, on logarithms."""
-    pot, lowest = import_pot("entropic"), cost.min()
-    in_range = cost.max() - lowest <= LARGEST_EXPONENT * epsilon and min(p.min(), q.min()) > 1e-50
-    options = {"method": "sinkhorn" if in_range else "sinkhorn_log", "numItermax": max_iter, "warn": False}
-    options["stopThr"] = tol / np.sqrt(q.size)  # POT takes the root of a sum of squares, `tol` is a share of the mass
-    with np.errstate(all="ignore"):
-        plan, log = pot.sinkhorn(p, q, cost - lowest, epsilon, log=True, **options)
-        log_u, log_v = (np.log(log["u"]), np.log(log["v"])) if in_range else (log["log_u"], log["log_v"])
-    f, g = epsilon * (log_u - np.log(p)) + lowest, epsilon * (log_v - np.log(q))
-    require_finite(f"'entropic' at epsilon={epsilon:.3g} and costs up to {cost.max():.3g}", f, g, plan)
-    missing = np.abs(plan.sum(axis=0) - q).sum()
-    return Ended(plan, f, g, int(log["niter"]) + 1, bool(missing <= tol))
-
-
-def require_finite(where: str, *found: np.ndarray) -> None:
-    if not all(np.isfinite(array).all() for array in found):
-        raise FloatingPointError(
-            f"POT gives NaN or infinity for solver {where}: scale costs or points to a size of about 1, raise epsilon "
-            "where there is one, or use solver='exact'"
-        )
+    def __str__(self) -> str:
+        return f"POT({', '.join([self.function.__name__, *(f'{k}={v!r}' for k, v in self.options.items())])})"
 
 
 def rounded(plan: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -313,38 +160,10 @@ def rounded(plan: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     plan *= np.minimum(b / np.where(received > 0, received, 1.0), 1.0)
     left_a, left_b = np.maximum(a - plan.sum(axis=1), 0.0), np.maximum(b - plan.sum(axis=0), 0.0)
     total = left_b.sum()
-    if total > 0:
-        plan += left_a[:, None] * (left_b / total)
-    return plan
+    return plan + left_a[:, None] * (left_b / total) if total > 0 else plan
 
 
-def c_transforms(cost: np.ndarray, g: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials u + v <= cost, as large as they can be, from those of the sinks `cols`."""
-    u = (cost[:, cols] - g).min(axis=1)
-    return u, (cost - u[:, None]).min(axis=0)
-
-
-def fit_gaussians(groups: Groups) -> Fitted:
-    """The covariance of each group of points, of full rank unless it is 0."""
-    steps = groups.points - groups.centres[groups.groups]
-    steps *= np.sqrt(groups.masses / groups.weights[groups.groups])[:, None]
-    inside = (steps[groups.groups == g] for g in range(len(groups.centres)))
-    values, axes = np.linalg.eigh(np.stack([some.T @ some for some in inside]))
-    values = np.maximum(values, _SMALLEST_VARIANCE * values.sum(axis=1, keepdims=True))
-    return Fitted(groups, (axes * values[:, None, :]) @ axes.swapaxes(1, 2))
-
-
-def bures_squared(x: Fitted, y: Fitted, solver: str) -> np.ndarray:
-    """Squared W₂ distances between Gaussians."""
-    origin = x.groups.mean  # far from it, squares lose digits
-    means = x.groups.centres - origin, y.groups.centres - origin
-    with np.errstate(all="ignore"):
-        squared = import_pot(solver).gmm.dist_bures_squared(*means, x.covariances, y.covariances)
-    require_finite(f"{solver!r} on these Gaussians", squared)
-    return squared
-
-
-def moment_bounds(x: Cloud | Groups, y: Cloud | Groups) -> tuple[float, float]:
+def moment_bounds(x: Cloud, y: Cloud) -> tuple[float, float]:
     """Bounds of the exact distance from means and variances: Jensen, and the plan that couples independently."""
     means = x.masses @ x.points, y.masses @ y.points
     variances = (side.masses @ np.sum((side.points - m) ** 2, axis=1) for side, m in zip((x, y), means, strict=True))
