@@ -41,7 +41,8 @@ def files_of(call: Callable[[], Any]) -> list[str]:
 
     def note(frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(prefix) and code.co_filename.endswith(".py") and code.co_name != "<module>":
+        ours = code.co_filename.startswith(prefix) and code.co_filename.endswith(".py")  # not a template
+        if event == "call" and ours and code.co_name != "<module>":
             found.setdefault(code.co_filename.removeprefix(prefix))
 
     threading.setprofile(note)

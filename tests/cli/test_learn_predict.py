@@ -61,8 +61,10 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     told = capsys.readouterr()
     assert told.out.startswith("learned from    6 samples (3 control, 3 disease)")
     assert [line[:16].strip() for line in told.out.splitlines()] == [
-        "learned from", "cell numbers", "features", "training", "held out", "what counts", "most important",
+        "learned from", "cell numbers", "features", "training", "held out", "members", "most important", "warning",
+        "warning",
     ]  # fmt: skip
+    assert "Few samples: control has 3 samples" in told.out
     assert "loss" not in told.out
     assert "\r" not in told.err  # no progress bar where there is no terminal
     assert "reading" in told.err.splitlines()[0]
@@ -75,21 +77,21 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     assert findings["held_out"] == {name: float(value) for name, value in entry["scores"].items()}
     assert f"balanced accuracy {findings['held_out']['balanced_accuracy']:.2f}" in told.out
     assert findings["params"]["learner"] == "ensemble"
-    assert "(scored: TransportClassifier, which `groundmetric predict` uses)" in told.out
+    assert "(of the TransportClassifier that `groundmetric predict` uses)" in told.out
     assert f"learning from {findings['features']['text']}" in told.err
     assert findings["n_cells_in_file"] == ad.read_h5ad(files / "cells.h5ad").n_obs > findings["n_cells"]
 
 
 def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
     command = ["learn", str(files / "cells.h5ad"), *LEARN, "--group", "patient", "-o", str(tmp_path / "run")]
-    assert cli.main([*command, "--learner", "single", "--json"]) == 0
+    assert cli.main([*command, "--method", "ggml", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     assert findings["params"]["learner"] == "single"
     assert findings["params"]["group_key"] == "patient"
     assert findings["epochs"] <= 10
     assert cli.main([*command, "--components", "2", "--replace"]) == 0
     course = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course"))
-    assert "within the margin" in course
+    assert "active" in course
     assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
 
 
@@ -100,7 +102,8 @@ def test_labels_of_new_samples_are_predicted(files, tmp_path, capsys):
     assert [line.split()[:3:2] for line in lines[:3]] == [
         ["sample", "predicted"], ["S04", "control"], ["S08", "disease"],
     ]  # fmt: skip
-    assert lines[3:] == ["predicted by: TransportClassifier"]
+    assert lines[3] == "predicted by: TransportClassifier"
+    assert lines[4].startswith("typicality: share of the training samples")
     assert cli.main([*command, "-o", str(tmp_path / "new"), "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     new = ad.read_h5ad(files / "new.h5ad")
@@ -132,7 +135,7 @@ def test_predictions_are_those_of_the_classifier_in_the_folder(files):
 
 
 def test_neighbours_vote_after_a_single_learner_and_where_asked(files, tmp_path, capsys):
-    learn = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "single")]
+    learn = ["learn", str(files / "cells.h5ad"), *LEARN, "--method", "ggml", "-o", str(tmp_path / "single")]
     assert cli.main(learn) == 0
     capsys.readouterr()
     for run, more in ((tmp_path / "single", []), (files / "run", ["--neighbors", "3"])):
@@ -168,7 +171,7 @@ def test_force_goes_on_with_another_scale(files, capsys):
     assert "warning: adata.layers['counts'] is on another scale" in told.err
     assert "2 of 2 samples (e.g. 'S04') are farther from all training samples" in told.err
     assert "predicted by: TransportClassifier" in told.out
-    assert "so that what is predicted is a guess: S04, S08" in told.out
+    assert "so that the prediction is unreliable: S04, S08" in told.out
 
 
 def test_numbers_of_ordered_labels_are_predicted(files, tmp_path, capsys):
@@ -179,7 +182,7 @@ def test_numbers_of_ordered_labels_are_predicted(files, tmp_path, capsys):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     more = ["--sample", "sample", "--label", "dose", "--target", "ordered", "--epochs", "1"]
     assert cli.main(["learn", str(tmp_path / "cells.h5ad"), *more, "-o", str(tmp_path / "run")]) == 0
-    assert "(scored: TransportRegressor, which `groundmetric predict` uses)" in capsys.readouterr().out
+    assert "(of the TransportRegressor that `groundmetric predict` uses)" in capsys.readouterr().out
     command = ["predict", str(tmp_path / "run"), str(files / "new.h5ad"), "-o", str(tmp_path / "new"), "--json"]
     assert cli.main(command) == 0
     findings = json.loads(capsys.readouterr().out)
@@ -223,10 +226,10 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
         ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
         ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
         ({"--label": "cell_type"}, "sample 'S01' has labels"),
-        ({"--label": "patient"}, "left out: drop the label, or give --learner single"),
-        ({"--label": "patient", "--learner": "single"}, "every class has a single distribution"),
+        ({"--label": "patient"}, "left out: drop the label, or give --method single"),
+        ({"--label": "patient", "--method": "ggml"}, "every class has a single distribution"),
         ({"--group": "persons"}, "--group is 'persons', but obs has no such column"),
-        ({"--learner": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
+        ({"--method": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
         ({"--layer": "count"}, "--layer is 'count', but layers has no such entry: there are 'counts'"),
         ({"--rep": "X_pca"}, "--rep is 'X_pca', but obsm has no such entry: there are none"),
         ({"--genes": "variances"}, "--genes is 'variances', which is neither a rule nor a column of var: there are"),
@@ -257,7 +260,7 @@ def test_files_that_are_none_are_code_2(files, tmp_path, capsys):
     assert cli.main(["predict", str(tmp_path), str(files / "new.h5ad")]) == 2
     assert "is no run of groundmetric learn" in capsys.readouterr().err
     assert cli.main(["predict", str(files / "run" / "metric.gm"), str(files / "new.h5ad")]) == 2
-    assert "is a bare metric" in capsys.readouterr().err
+    assert "is a metric without labels" in capsys.readouterr().err
 
 
 def test_labels_that_are_numbers_are_told_about_their_target_and_printed_rounded(files, tmp_path, capsys):
@@ -280,12 +283,12 @@ def test_labels_that_are_numbers_are_told_about_their_target_and_printed_rounded
     assert capsys.readouterr().err.endswith(f"groundmetric learn: {expected}--target ordered\n")
     assert cli.main(["evaluate", *command[1:]]) == 2
     assert "rather than classes: methods are compared on classes" in capsys.readouterr().err
-    assert cli.main([*command, "--target", "ordered", "--epochs", "1", "--learner", "single"]) == 0
+    assert cli.main([*command, "--target", "ordered", "--epochs", "1", "--method", "ggml"]) == 0
     assert "6 samples (1 of 20, 1 of 23.33, 1 of 26.67, 1 of 30, " in capsys.readouterr().out
 
 
 def test_the_order_of_labels_that_are_text_can_be_given(files, tmp_path, capsys):
-    command = ["learn", str(files / "cells.h5ad"), *LEARN, "--learner", "single", "-o", str(tmp_path / "run")]
+    command = ["learn", str(files / "cells.h5ad"), *LEARN, "--method", "ggml", "-o", str(tmp_path / "run")]
     assert cli.main([*command, "--target", "ordered"]) == 2
     assert capsys.readouterr().err.endswith("make it ordered categories, or give --order control,disease\n")
     assert cli.main([*command, "--order", "disease,control", "--json"]) == 0
@@ -365,8 +368,8 @@ def older_run(run, folder, *, findings=(), entry=()):
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        ({"findings": ["cells"]}, "written by groundmetric 0.1.0, without 'cells': run groundmetric learn again"),
-        ({"findings": ["groundmetric"]}, "groundmetric of an unknown version, without 'groundmetric': run"),
+        ({"findings": ["cells"]}, "of groundmetric 0.1.0 lacks 'cells': run groundmetric learn again"),
+        ({"findings": ["groundmetric"]}, "of groundmetric (unknown version) lacks 'groundmetric': run"),
         ({"entry": ["ensemble"]}, "written by groundmetric 0.1.0, without 'history': learn again"),
         ({"entry": ["metric"]}, "written by groundmetric 0.1.0, without 'metric': learn again"),
     ],

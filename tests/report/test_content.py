@@ -134,7 +134,7 @@ def test_names_cover_neither_marks_nor_each_other():
 
 def test_intervals_are_scaled_to_the_column():
     table = Table("t", "", [Field("a")], [["x", 0.5, 0.0, 1.0], ["y", None, None, None]], reference=0.5)
-    assert table.interval(table.rows[0], (1, 2, 3)) == {"at": 50, "low": 3, "high": 97, "reference": 50}
+    assert table.interval(table.rows[0], (1, 2, 3)) == {"at": 50, "low": 8, "high": 92, "reference": 50}
     assert table.interval(table.rows[1], (1, 2, 3)) is None
 
 

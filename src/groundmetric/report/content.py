@@ -156,7 +156,7 @@ class Table:
             return None
         value, *ends = (row[columns[0]] if row[k] is None else row[k] for k in columns)
         scaled = {"at": value, "low": ends[0], "high": ends[1], "reference": self.reference}
-        return {name: 3 + 94 * (end - low) / ((high - low) or 1.0) for name, end in scaled.items()}
+        return {name: 8 + 84 * (end - low) / ((high - low) or 1.0) for name, end in scaled.items()}
 
 
 @dataclass(frozen=True)
