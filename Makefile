@@ -75,8 +75,9 @@ docs: .venv/.docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -a -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-# Picture of the report in README and docs; needs chromium.
+# Pictures of docs/images: the figure of the README, and the report (needs chromium).
 picture: .venv/.test
+	$(BIN)/python docs/images/overview.py
 	$(BIN)/python docs/images/make.py
 
 # The wheel and all that it needs, for this system and Python, to install where there is no internet: docs/installation.md.

@@ -160,7 +160,7 @@ def learn(path: Path) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # so few epochs may not be enough, and need not be here
         part = gm.tl.learn(
-            path, "patient", "disease", learner="single", genes=genes, n_cells=CELLS_PER_SAMPLE, max_epochs=MAX_EPOCHS
+            path, "patient", "disease", method="ggml", genes=genes, n_cells=CELLS_PER_SAMPLE, max_epochs=MAX_EPOCHS
         )
     part.write_h5ad(_learned_of(path))
     top = part.var["groundmetric_importance"].nlargest(N_MARKERS).index
@@ -177,7 +177,7 @@ def learn_from_fresh_cells(path: Path) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         options = {"n_cells": CELLS_PER_SAMPLE, "max_epochs": FRESH_EPOCHS, "resample": True}
-        gm.tl.learn(path, "patient", "disease", learner="single", genes=genes, **options)
+        gm.tl.learn(path, "patient", "disease", method="ggml", genes=genes, **options)
     return f"{FRESH_EPOCHS} epochs with other cells in each"
 
 

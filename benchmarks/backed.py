@@ -98,7 +98,7 @@ def select_genes(path: Path) -> str:
 def learn(path: Path) -> str:
     import groundmetric as gm
 
-    part = gm.tl.learn(path, "patient", "disease", learner="single")
+    part = gm.tl.learn(path, "patient", "disease", method="ggml")
     part.write_h5ad(path.with_suffix(".trained.h5ad"))
     top = part.var["groundmetric_importance"].nlargest(N_MARKERS).index
     raised = {f"gene{g}" for g in _markers()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from unittest import mock
 
 import numpy as np
 from cohorts import WORK, modes_2000d, save_for_rival
@@ -15,7 +16,7 @@ GOAL = 0.97
 
 
 def our_epochs(D: gm.Distributions, y: np.ndarray, epochs: int, **options: int) -> tuple[float, float, float]:
-    """Median seconds per epoch after the first two, the pairs of its triplets, and how many of these are solved.
+    """Median CPU seconds per epoch after the first two, the pairs of its triplets, and how many of these are solved.
 
     The others are ruled out by bounds: their triplets hold with the margin for certain.
     """
@@ -26,7 +27,8 @@ def our_epochs(D: gm.Distributions, y: np.ndarray, epochs: int, **options: int) 
         random_state=0,
         **options,
     )
-    learner.fit(D, y)
+    with mock.patch("time.perf_counter", time.process_time):  # other programs on the machine do not count
+        learner.fit(D, y)
     history = learner.history_
     parts = sum(history[f"seconds_{part}"] for part in ("project", "transport", "gradient"))
     pairs = history["solved"] + history["saved"]
@@ -108,9 +110,9 @@ def time_to_goal(rival_epochs: int = 30) -> list[dict]:
     for max_epochs in (1, 2, 5, 10, 20, 50):  # the learning rate falls to 0 within these, so each is a run of its own
         times = []
         for seed in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             learner = gm.GroundMetricLearner(n_components=5, max_epochs=max_epochs, random_state=seed).fit(D, y)
-            times.append((time.perf_counter() - start, accuracy_on_fresh_data(learner.components_, D, y)))
+            times.append((time.process_time() - start, accuracy_on_fresh_data(learner.components_, D, y)))
         if min(accuracy for _, accuracy in times) >= GOAL:
             break
     ours = statistics.median(seconds for seconds, _ in times)

@@ -405,7 +405,9 @@ def cells(folder: Path) -> Found:
     gm.tl.trajectory(samples, "control", n_neighbors=3)
     new.obs["sample"] = "new " + new.obs["sample"].astype(str)
     placed = gm.tl.transfer(new, adata, n_neighbors=3, n_cells=20)
-    again = gm.tl.learn(cohort(0), "sample", "condition", n_cells=10, resample=True, genes="all", copy=True, **QUICK)
+    again = gm.tl.learn(
+        cohort(0), "sample", "condition", method="ggml", n_cells=10, resample=True, genes="all", copy=True, **QUICK
+    )
     parts = {"old": adata, "samples": samples, "new": new, "placed": placed, "resampled": again}
     tables = ("X", "obs", "var", "obsm", "varm", "obsp")
     return {name: {table: getattr(part, table) for table in tables} for name, part in parts.items()}

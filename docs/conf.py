@@ -48,6 +48,7 @@ html_title = "groundmetric"
 html_static_path = ["_static"]
 html_css_files = ["style.css"]
 html_show_sourcelink = False
+html_sidebars = {"comparison": []}  # its tables need the whole width
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,

@@ -46,7 +46,8 @@ class Command:
 
 LEARN = Command(
     ROWS[0],
-    ("learn", "@cells.h5ad", *COLUMNS, "--epochs", "4", "--cells-per-sample", "15", "--checkpoint", "@state",
+    ("learn", "@cells.h5ad", *COLUMNS, "--epochs", "4", "--cells-per-sample", "15", "--method", "ggml",
+     "--checkpoint", "@state",
      "-o", "@learned"),
     ("--replace",), "learned", frozenset({"learned", "state", "state.before"}),
 )  # fmt: skip

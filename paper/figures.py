@@ -37,18 +37,18 @@ def _draw(name: str, plan: Plan, folder: Path) -> str:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.9, 8.4), layout="constrained")
         grid = figure.subplots(3, 3)
-        pl.points(D, y, grid[0, 0])
-        pl.projection(ours, D, y, grid[0, 1])
+        pl.points(D, y, ax=grid[0, 0])
+        pl.projection(ours, D, y, ax=grid[0, 1])
         if D.shape[1] == 2:
             learned = {method: clone(methods[method]).fit(D[train], y[train]) for method in LEARNED}
-            pl.ellipse({"GGML": ours, **learned}, grid[0, 2], variances=D.moments(weighted=False)[1])
+            pl.ellipse({"GGML": ours, **learned}, ax=grid[0, 2], variances=D.moments(weighted=False)[1])
         else:
-            pl.importance(ours, grid[0, 2], n=10)
+            pl.importance(ours, ax=grid[0, 2], n=10)
         for row, (label, method) in enumerate({"GGML": ours, "Euclidean": euclid}.items(), start=1):
             distances = method.distances(D)
-            pl.embedding(distances, y, grid[row, 0], train=train if method is ours else None)
-            pl.heatmap(distances, y, grid[row, 1], order="classes")
-            pl.heatmap(distances, y, grid[row, 2], order="clusters")
+            pl.embedding(distances, y, ax=grid[row, 0], train=train if method is ours else None)
+            pl.heatmap(distances, y, ax=grid[row, 1], order="classes")
+            pl.heatmap(distances, y, ax=grid[row, 2], order="clusters")
             for ax, what in zip(grid[row], ("embedding", "distances by class", "cluster map"), strict=True):
                 _title(ax, f"{label}: {what}", 48.0)
         for ax, what in zip(grid[0], _titles(D.shape[1]), strict=True):

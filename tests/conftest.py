@@ -48,7 +48,7 @@ def learned(original):
 def learned_by_one(original):
     """Cells after learning by a single learner. Do not write to it."""
     adata = original.copy()
-    gm.tl.learn(adata, "sample", "condition", learner="single", n_cells=40, max_epochs=40)
+    gm.tl.learn(adata, "sample", "condition", method="ggml", n_cells=40, max_epochs=40)
     return adata
 
 

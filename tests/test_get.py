@@ -69,7 +69,7 @@ def test_distances_of_new_samples_are_those_to_the_training_samples(halves):
 
 def test_another_key(original):
     adata = original.copy()
-    gm.tl.learn(adata, "sample", "condition", n_cells=20, max_epochs=2, n_components=3, key_added="mine")
+    gm.tl.learn(adata, "sample", "condition", n_cells=20, max_epochs=2, method="ggml", n_components=3, key_added="mine")
     assert gm.get.metric(adata, key="mine").n_components == 3
     assert gm.get.importance(adata, key="mine").shape == (len(gm.get.metric(adata, key="mine").features), 1)
     assert gm.get.distances(gm.tl.samples(adata, key="mine"), key="mine").shape == (10, 10)

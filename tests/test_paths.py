@@ -72,7 +72,7 @@ def verbs(folder: Path) -> dict[str, Callable[[], Any]]:
         "fit": lambda: learner(max_epochs=2, random_state=0).fit(D, y),
         "distances": lambda: distances(D, metric=metric),
         "learn one metric from a file": lambda: learn(
-            path, "sample", "condition", learner="single", max_epochs=2, random_state=0
+            path, "sample", "condition", method="ggml", max_epochs=2, random_state=0
         ),
         "learn an ensemble from a file": lambda: learn(path, "sample", "condition", max_epochs=2, random_state=0),
     }

@@ -69,10 +69,10 @@ def test_one_transport_problem() -> None:
 
 
 def test_cells_and_figures() -> None:
-    adata = gm.datasets.make_cohort(n_samples_per_condition=2, cells_per_sample=20, n_genes=150, random_state=0)
+    adata = gm.datasets.make_cohort(n_samples_per_condition=3, cells_per_sample=20, n_genes=150, random_state=0)
     gm.pp.subsample(adata, "sample", 15)
     few = gm.pp.subsample(adata, "sample", 10, copy=True)
-    gm.tl.learn(few, "sample", "condition", learner="single", max_epochs=1, n_components=2)
+    gm.tl.learn(few, "sample", "condition", method="ggml", max_epochs=1, n_components=2)
     samples = gm.tl.samples(few)
     assert_type(gm.get.metric(few), gm.GroundMetric)
     gm.pl.importance(few).set_title("genes")

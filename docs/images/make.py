@@ -59,14 +59,16 @@ def take_pictures(page: Path, folder: Path) -> list[Image.Image]:
 
 
 def stack(pictures: list[Image.Image]) -> Image.Image:
-    """Pictures below each other, in 128 colours so that the file stays small."""
+    """Return the pictures below each other, in 128 colours to keep the file small."""
     sheet = Image.new(
-        "RGB", (max(one.width for one in pictures) + 40, sum(one.height for one in pictures) + 20), "white"
+        "RGB",
+        (max(picture.width for picture in pictures) + 40, sum(picture.height for picture in pictures) + 20),
+        "white",
     )
     top = 10
-    for one in pictures:
-        sheet.paste(one, (20, top))
-        top += one.height
+    for picture in pictures:
+        sheet.paste(picture, (20, top))
+        top += picture.height
     return sheet.quantize(128)
 
 

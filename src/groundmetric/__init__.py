@@ -35,6 +35,7 @@ _MODULES = (
     "integrations",
     "interpret",
     "learning",
+    "metrics",
     "neural",
     "pl",
     "pp",
@@ -65,6 +66,7 @@ __all__ = [
     "interpret",
     "kneighbors",
     "learning",
+    "metrics",
     "pairwise_distances",
     "pl",
     "pp",
@@ -74,7 +76,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, evaluation, get, interpret, learning, pl, pp, report, tl, transport
+    from . import baselines, datasets, evaluation, get, interpret, learning, metrics, pl, pp, report, tl, transport
     from .distances import kneighbors, pairwise_distances
     from .distributions import Distributions
     from .estimators import (

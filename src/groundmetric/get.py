@@ -42,7 +42,7 @@ def metric(adata: CellsLike, *, key: str = "groundmetric") -> GroundMetric:
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> gm.get.metric(adata).n_components
     2
     """
@@ -71,7 +71,7 @@ def importance(adata: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", random_state=0)
     >>> table = gm.get.importance(adata)
     >>> table.index[0][:4], float(table["importance"].sum().round(6))
     ('PROG', 1.0)
@@ -109,7 +109,7 @@ def distances(samples: CellsLike, *, key: str = "groundmetric") -> pd.DataFrame:
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", random_state=0)
     >>> table = gm.get.distances(gm.tl.samples(adata))
     >>> table.shape, float(table.loc["S01", "S01"])
     ((8, 8), 0.0)

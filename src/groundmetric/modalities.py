@@ -102,7 +102,7 @@ class Modalities:
             Samples in the order in which they first appear in the first modality; names of cells in the annotation
             "cell".
         """
-        from ._anndata.modalities import read_modalities
+        from ._anndata.cohort import read_modalities
 
         return cls(
             read_modalities(

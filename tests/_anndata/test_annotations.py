@@ -55,9 +55,9 @@ def test_a_sample_without_a_label_has_none(missing):
     [
         (
             {"disease": ["ill", "well", "well", "well", "ill", "ill"]},
-            r"sample 'b' has labels \['ill', 'well'\].*exactly",
+            r"sample 'b' has the values \['ill', 'well'\].*exactly",
         ),
-        ({"disease": ["ill", None, "well", "well", "ill", "ill"]}, r"sample 'b' has labels \['ill', (None|nan)\]"),
+        ({"disease": ["ill", None, "well", "well", "ill", "ill"]}, r"sample 'b' has the values \['ill', (None|nan)\]"),
     ],
 )
 def test_two_labels_in_a_sample_are_named(change, message):

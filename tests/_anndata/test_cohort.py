@@ -13,7 +13,7 @@ from groundmetric._anndata.cohort import read_cohort
     [
         (150, 0.0, "variance", r"chosen by their variance, the default for genes; of all samples \d+ of 150 would be"),
         (60, 0.0, None, "all 60 features are used: the default for 100 or fewer"),
-        (150, -1.0, None, "all 150 features are used: the default where values are no counts of genes"),
+        (150, -1.0, None, "all 150 features are used: the default where values are not counts of genes"),
     ],
 )
 def test_the_default_rule_is_that_of_learning(cohort, n_genes, shift, rule, note):

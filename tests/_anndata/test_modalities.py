@@ -108,10 +108,10 @@ def test_cells_of_one_modality_only_are_left_out_of_the_joint_one():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"modalities": ["atac"]}, ValueError, "modalities is 'atac', which there is none of: there are"),
+        ({"modalities": ["atac"]}, ValueError, "modalities is 'atac', which does not exist: there are"),
         ({"modalities": "rna"}, ValueError, "expected a list, ['rna']"),
         ({"layer": "twice"}, ValueError, "layer is 'twice': expected a dict by modality, {'rna': 'twice'}"),
-        ({"genes": {"rnaa": "all"}}, ValueError, "genes is 'rnaa', which is no modality: there are 'rna'"),
+        ({"genes": {"rnaa": "all"}}, ValueError, "genes is 'rnaa', which is not a modality: there are 'rna'"),
         ({"layer": {"rna": "twise"}}, ValueError, "layer is 'twise', but layers has no such entry: there are 'twice'"),
         ({"use_rep": {"rna": "X_pca"}, "genes": {"rna": "all"}}, ValueError, "no choice of layer or genes"),
         ({"n_cells": 0}, ValueError, "n_cells is 0"),

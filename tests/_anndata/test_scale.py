@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 
 from groundmetric._anndata.annotations import default_rule
-from groundmetric._anndata.scale import moments, other_scale
+from groundmetric._anndata.source import moments
+from groundmetric.tl.transfer import other_scale
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(RNG.gamma(0.5, 2.0, 200), (300, 200)).astype(float)

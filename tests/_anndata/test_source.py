@@ -8,8 +8,7 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric._anndata.scale import moments
-from groundmetric._anndata.source import Source, pieces, project, read
+from groundmetric._anndata.source import Source, moments, pieces, project, read
 
 RANDOM = np.random.default_rng(0)
 DENSE = np.where(RANDOM.random((70, 23)) < 0.3, RANDOM.integers(1, 9, (70, 23)), 0)

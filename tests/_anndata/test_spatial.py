@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from groundmetric._anndata.annotations import Samples
-from groundmetric._anndata.spatial import (
+from groundmetric.pp import (
     check_coordinates,
     neighborhood_means,
     side_by_side,

@@ -76,7 +76,7 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     entry = ad.read_h5ad(tmp_path / "b" / "cells.h5ad").uns["groundmetric"]["ensemble"]
     assert findings["held_out"] == {name: float(value) for name, value in entry["scores"].items()}
     assert f"balanced accuracy {findings['held_out']['balanced_accuracy']:.2f}" in told.out
-    assert findings["params"]["learner"] == "ensemble"
+    assert findings["params"]["method"] == "ensemble"
     assert "(of the TransportClassifier that `groundmetric predict` uses)" in told.out
     assert f"learning from {findings['features']['text']}" in told.err
     assert findings["n_cells_in_file"] == ad.read_h5ad(files / "cells.h5ad").n_obs > findings["n_cells"]
@@ -86,10 +86,10 @@ def test_a_single_learner_tells_of_its_epochs(files, tmp_path, capsys):
     command = ["learn", str(files / "cells.h5ad"), *LEARN, "--group", "patient", "-o", str(tmp_path / "run")]
     assert cli.main([*command, "--method", "ggml", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
-    assert findings["params"]["learner"] == "single"
+    assert findings["params"]["method"] == "ggml"
     assert findings["params"]["group_key"] == "patient"
     assert findings["epochs"] <= 10
-    assert cli.main([*command, "--components", "2", "--replace"]) == 0
+    assert cli.main([*command, "--method", "ggml", "--components", "2", "--replace"]) == 0
     course = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course"))
     assert "active" in course
     assert gm.GroundMetric.load(tmp_path / "run" / "metric.gm").n_components == 2
@@ -226,7 +226,7 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
         ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
         ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
         ({"--label": "cell_type"}, "sample 'S01' has labels"),
-        ({"--label": "patient"}, "left out: drop the label, or give --method single"),
+        ({"--label": "patient"}, "left out: drop the label, or give --method ggml"),
         ({"--label": "patient", "--method": "ggml"}, "every class has a single distribution"),
         ({"--group": "persons"}, "--group is 'persons', but obs has no such column"),
         ({"--method": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),

@@ -8,8 +8,9 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from groundmetric.ensemble.members import importance_interval
 from groundmetric.evaluation import corrected_t, holm, paired_t, resample, wilson
-from groundmetric.evaluation.statistics import containing, importance_interval
+from groundmetric.evaluation.statistics import containing
 
 SCORES = np.array([0.7, 0.8, 0.75, 0.9, 0.65])
 

@@ -10,14 +10,13 @@ from scipy.spatial.distance import cdist
 import groundmetric as gm
 from groundmetric import pl
 from groundmetric.interpret.axes import classical_scaling, order_by_class
-from groundmetric.pl.samples import Layout
 from groundmetric.pl.style import COLOURS, write_names
 
 from .shown import BROAD, DISTANCES, FLAT, HISTORY, LINE, PLACES, D, y
 
 
 def test_points_are_points_of_the_data_in_their_class_colour(ax):
-    marks = pl.points(D, y, ax, n=20).collections[0]
+    marks = pl.points(D, y, ax=ax, n=20).collections[0]
     shown = np.asarray(marks.get_offsets())
     assert len(shown) == 20
     rows = cdist(shown, D.points).argmin(axis=1)
@@ -34,22 +33,22 @@ def test_points_are_points_of_the_data_in_their_class_colour(ax):
 def test_points_of_sparse_data_and_other_features(ax):
     thin = gm.Distributions(sparse.csr_matrix(D.points), np.repeat(D.names, D.sizes))
     with pytest.raises(ValueError, match="features holds 'absent': there are 2 features"):
-        pl.points(D, y, ax, features=("signal", "absent"))
+        pl.points(D, y, ax=ax, features=("signal", "absent"))
     assert pl.points(D, y, features=("noise 1", "signal")).get_xlabel() == "noise 1"
-    marks = pl.points(thin, y, ax, features=(1, 0), n=10_000).collections[0]
+    marks = pl.points(thin, y, ax=ax, features=(1, 0), n=10_000).collections[0]
     assert len(marks.get_offsets()) == len(D.points)
     assert_allclose(np.sort(np.asarray(marks.get_offsets())[:, 0]), np.sort(D.points[:, 1]))
     assert ax.get_xlabel() == "feature 1"
 
 
 def test_projection_keeps_the_distances_of_the_learned_space(ax):
-    marks = pl.projection(BROAD, D, y, ax, n=10_000).collections[0]
+    marks = pl.projection(BROAD, D, y, ax=ax, n=10_000).collections[0]
     drawn, learned = np.asarray(marks.get_offsets()), BROAD.project(D)
     assert_allclose(np.sort(cdist(drawn, drawn), axis=None), np.sort(cdist(learned, learned), axis=None), atol=1e-9)
 
 
 def test_projection_on_a_line_counts_every_point(ax):
-    pl.projection(LINE, D, y, ax)
+    pl.projection(LINE, D, y, ax=ax)
     outlines = [patch.get_path().vertices for patch in ax.patches if not patch.get_fill()]
     counted = sum(np.sum(v[1:-1:2, 1]) for v in outlines)
     assert len(outlines) == 3
@@ -68,7 +67,7 @@ def test_projection_on_a_line_counts_every_point(ax):
     ],
 )
 def test_ellipse_has_the_axes_of_the_matrix(ax, metric, variances, width, height, angle):
-    drawn = pl.ellipse({"it": metric}, ax, variances=variances).patches[-1]
+    drawn = pl.ellipse({"it": metric}, ax=ax, variances=variances).patches[-1]
     assert drawn.get_label() == "it"
     assert_allclose((drawn.width, drawn.height), (width, height), atol=1e-7)
     assert angle is None or drawn.angle % 180 == pytest.approx(angle)
@@ -76,30 +75,22 @@ def test_ellipse_has_the_axes_of_the_matrix(ax, metric, variances, width, height
 
 def test_ellipse_needs_two_features(ax):
     with pytest.raises(ValueError, match="'wide' has 3 features"):
-        pl.ellipse({"wide": gm.GroundMetric.euclidean(3)}, ax)
+        pl.ellipse({"wide": gm.GroundMetric.euclidean(3)}, ax=ax)
 
 
 def test_heatmap_shows_the_distances_in_the_order_of_its_names(ax):
-    pl.heatmap(DISTANCES, y, ax, names=np.arange(len(D)))
+    pl.heatmap(DISTANCES, y, ax=ax, names=np.arange(len(D)))
     order = np.array([int(text.get_text()) for text in ax.get_yticklabels()])
     assert_array_equal(ax.images[0].get_array(), DISTANCES[np.ix_(order, order)])
     assert_array_equal(order, order_by_class(DISTANCES, y))
     assert_array_equal(y[order], np.sort(y))
-
-
-@pytest.mark.parametrize("order", ["classes", "clusters"])
-def test_a_layout_is_drawn_as_its_distances_are(order):
-    layout = Layout(DISTANCES, y)
-    one, other = pl.heatmap(layout, order=order), pl.heatmap(DISTANCES, y, order=order)
-    assert_array_equal(one.images[0].get_array(), other.images[0].get_array())
-    marks, others = pl.embedding(layout).collections, pl.embedding(DISTANCES, y).collections
-    for drawn, expected in zip(marks, others, strict=True):
-        assert_array_equal(drawn.get_offsets(), expected.get_offsets())
+    off_diagonal = DISTANCES[~np.eye(len(D), dtype=bool)]
+    assert ax.images[0].get_clim() == (off_diagonal.min(), off_diagonal.max())
 
 
 def test_heatmap_marks_each_class_along_its_rows(ax):
     unequal = np.array([2, 2, 2, 2, 2, 0, 0, 0, 1, 1, 1, 1])
-    strips = [patch for patch in pl.heatmap(DISTANCES, unequal, ax).patches if patch.get_x() != int(patch.get_x())]
+    strips = [patch for patch in pl.heatmap(DISTANCES, unequal, ax=ax).patches if patch.get_x() != int(patch.get_x())]
     strips = [strip for strip in strips if strip.get_width() < 0.5]  # those along the left side
     assert [(strip.get_y(), strip.get_height()) for strip in strips] == [(-0.5, 3.0), (2.5, 4.0), (6.5, 5.0)]
     assert [same_color(strip.get_facecolor(), COLOURS[c]) for c, strip in enumerate(strips)] == [True] * 3
@@ -108,7 +99,7 @@ def test_heatmap_marks_each_class_along_its_rows(ax):
 def test_clustered_heatmap_follows_the_tree_whatever_the_classes(ax):
     line = np.array([0.0, 9.0, 1.0, 8.0, 0.5])
     distances = np.abs(np.subtract.outer(line, line))
-    pl.heatmap(distances, ["a", "a", "b", "b", "c"], ax, names=range(5), order="clusters")
+    pl.heatmap(distances, ["a", "a", "b", "b", "c"], ax=ax, names=range(5), order="clusters")
     order = [int(text.get_text()) for text in ax.get_yticklabels()]
     assert order in ([0, 4, 2, 3, 1], [1, 3, 2, 4, 0])
     assert_array_equal(ax.images[0].get_array(), distances[np.ix_(order, order)])
@@ -118,7 +109,7 @@ def test_clustered_heatmap_follows_the_tree_whatever_the_classes(ax):
 
 def test_heatmap_of_two_labellings_gives_no_colour_two_meanings(ax):
     sides = np.where(PLACES[:, 0] > 0, "right", "left")
-    legend = pl.heatmap(DISTANCES, {"class": y, "side": sides}, ax).get_legend()
+    legend = pl.heatmap(DISTANCES, {"class": y, "side": sides}, ax=ax).get_legend()
     entries = {text.get_text(): handle for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)}
     assert {"class:", "side:", "class 0", "class 1", "class 2", "left", "right"} <= set(entries)
     classes = ["class 0", "class 1", "class 2", "left", "right"]
@@ -134,7 +125,7 @@ def test_heatmap_leaves_out_names_that_have_no_room():
 
 def test_heatmap_knows_two_orders(ax):
     with pytest.raises(ValueError, match="order is 'size': expected 'classes' or 'clusters'"):
-        pl.heatmap(DISTANCES, y, ax, order="size")
+        pl.heatmap(DISTANCES, y, ax=ax, order="size")
 
 
 def test_arrange_puts_near_ones_side_by_side_and_classes_in_one_direction():
@@ -146,7 +137,6 @@ def test_arrange_puts_near_ones_side_by_side_and_classes_in_one_direction():
 
 def test_embedding_recovers_places_in_the_plane():
     found = classical_scaling(DISTANCES)
-    assert_array_equal(Layout(DISTANCES).positions, found)
     assert_allclose(cdist(found, found), DISTANCES, atol=1e-9)
 
 
@@ -157,7 +147,7 @@ def test_embedding_of_few_or_coinciding_distributions():
 
 @pytest.mark.parametrize("train", [np.arange(5), np.arange(len(D)) < 5, list(range(5))])
 def test_embedding_marks_training_as_filled(ax, train):
-    pl.embedding(DISTANCES, y, ax, train=train)
+    pl.embedding(DISTANCES, y, ax=ax, train=train)
     drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
     assert_allclose(drawn[np.lexsort(drawn.T)], (e := classical_scaling(DISTANCES))[np.lexsort(e.T)])
     filled = sum(len(marks.get_offsets()) for marks in ax.collections if len(marks.get_facecolor()))
@@ -169,7 +159,7 @@ def test_embedding_marks_training_as_filled(ax, train):
 
 def test_importance_has_a_bar_per_top_feature(ax):
     metric = gm.GroundMetric(np.sqrt([[0.1, 0.6, 0.3]]), ["low", "high", "$mid$"])
-    pl.importance(metric, ax, n=2)
+    pl.importance(metric, ax=ax, n=2)
     assert_allclose([bar.get_width() for bar in ax.patches], [60.0, 30.0])
     assert [text.get_text() for text in ax.get_yticklabels()] == ["high", "$mid$"]
     assert "the other 1: 10.00%" in [text.get_text() for text in ax.texts]
@@ -178,11 +168,11 @@ def test_importance_has_a_bar_per_top_feature(ax):
 
 def test_importance_draws_intervals_of_the_features_shown(ax):
     metric = gm.GroundMetric(np.sqrt([[0.1, 0.6, 0.3]]))
-    pl.importance(metric, ax, n=2, intervals=([0.0, 0.5, 0.2], [0.2, 0.7, 0.45]))
+    pl.importance(metric, ax=ax, n=2, intervals=([0.0, 0.5, 0.2], [0.2, 0.7, 0.45]))
     (whiskers,) = ax.collections
     assert_allclose([segment[:, 0] for segment in whiskers.get_segments()], [[50, 70], [20, 45]])
     with pytest.raises(ValueError, match=r"intervals have shape \(2, 2\): expected .* \(2, 3\)"):
-        pl.importance(metric, ax, intervals=([0.0, 0.5], [0.2, 0.7]))
+        pl.importance(metric, ax=ax, intervals=([0.0, 0.5], [0.2, 0.7]))
 
 
 def test_importance_takes_a_mapping_and_many_bars_make_a_higher_figure():
@@ -195,7 +185,7 @@ def test_importance_takes_a_mapping_and_many_bars_make_a_higher_figure():
 def test_components_are_turned_onto_their_principal_axes(ax):
     W = np.array([[3.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     turn = np.array([[0.6, -0.8], [0.8, 0.6]])
-    pl.components(gm.GroundMetric(turn @ W, ["a", "b", "c"]), ax, n=2)
+    pl.components(gm.GroundMetric(turn @ W, ["a", "b", "c"]), ax=ax, n=2)
     assert_allclose(ax.images[0].get_array(), np.sqrt([[0.9, 0.0], [0.0, 0.1]]), atol=1e-7)
     assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1\n90%", "2\n10%"]
@@ -204,36 +194,36 @@ def test_components_are_turned_onto_their_principal_axes(ax):
 def test_components_of_manhattan_costs_are_not_turned(ax):
     """A rotation would be another metric."""
     metric = gm.GroundMetric([[1.0, 1.0], [2.0, -2.0]], cost="manhattan")
-    gm.pl.components(metric, ax)
+    gm.pl.components(metric, ax=ax)
     shown = np.asarray(ax.images[0].get_array()).T
     assert_allclose(np.abs(shown), np.array([[2.0, 2.0], [1.0, 1.0]]) / np.sqrt(10.0))
-    with pytest.raises(ValueError, match="'learned' has Manhattan costs"):
+    with pytest.raises(ValueError, match="Manhattan"):
         gm.pl.ellipse(metric)
 
 
 def test_components_are_in_units_of_the_spread_and_their_squares_are_the_importance(ax):
     metric = gm.GroundMetric([[1.0, 2.0], [0.5, -1.0]], variances=[4.0, 0.25])
-    shown = pl.components(metric, ax).images[0].get_array()
+    shown = pl.components(metric, ax=ax).images[0].get_array()
     assert_allclose(np.sum(shown**2, axis=1), np.sort(metric.importance())[::-1])
 
 
 def test_history_draws_the_share_of_triplets_that_pull(ax):
-    (active,) = pl.history(HISTORY, ax).lines
+    (active,) = pl.history(HISTORY, ax=ax).lines
     assert_allclose(active.get_xdata(), [1, 2, 3])
     assert_allclose(active.get_ydata(), [90.0, 50.0, 20.0])
-    assert ax.get_ylabel() == "triplets within the margin (%)"
+    assert ax.get_ylabel() == "active triplets, within the margin (%)"
     assert len(ax.texts) == 0
 
 
 def test_history_draws_the_held_out_loss_where_there_is_one_and_marks_the_best(ax):
-    held_out, training, best = pl.history({**HISTORY, "validation_loss": np.array([0.5, 0.3, 0.4])}, ax).lines
+    held_out, training, best = pl.history({**HISTORY, "validation_loss": np.array([0.5, 0.3, 0.4])}, ax=ax).lines
     assert_allclose(held_out.get_ydata(), [0.5, 0.3, 0.4])
     assert_allclose(training.get_ydata(), HISTORY["loss"])
     assert_allclose((best.get_xdata(), best.get_ydata()), [[2], [0.3]])
 
 
 def test_history_says_where_nothing_is_left_to_learn(ax):
-    pl.history({name: values[:1] * 0 for name, values in HISTORY.items()}, ax)
+    pl.history({name: values[:1] * 0 for name, values in HISTORY.items()}, ax=ax)
     ax.figure.canvas.draw()
     assert "nothing is left to learn" in ax.texts[0].get_text()
     assert ax.get_ylim()[1] >= 10
@@ -250,21 +240,15 @@ def test_history_of_an_ensemble_draws_each_view_against_chance():
     assert ax.get_xlabel() == "held-out log-probability per sample"
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({"loss": [1.0]}, r"has no 'active', the share of triplets that pull: it has \['loss'\]"),
-        ({"active": []}, "has no epoch: learning was interrupted before the first was done"),
-    ],
-)
-def test_a_history_without_epochs_is_an_error(record, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("record", [{"loss": [1.0]}, {"active": []}])
+def test_a_history_without_epochs_is_an_error(record):
+    with pytest.raises(ValueError, match="no epochs"):
         pl.history(record)
 
 
 def test_confusion_counts_what_is_predicted_as_what(ax):
     true, predicted = ["b", "a", "b", "b"], ["b", "a", "a", "c"]
-    pl.confusion(true, predicted, ax)
+    pl.confusion(true, predicted, ax=ax)
     assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b", "c"]
     assert [int(text.get_text()) for text in ax.texts] == [1, 0, 0, 1, 1, 1, 0, 0, 0]
     assert_allclose(ax.images[0].get_array()[1], 100 / 3)
@@ -288,6 +272,7 @@ def test_clustermap_is_the_clustered_heatmap_with_names():
     one, other = pl.clustermap(DISTANCES, y, names=D.names), pl.heatmap(DISTANCES, y, names=D.names, order="clusters")
     assert_array_equal(one.images[0].get_array(), other.images[0].get_array())
     assert [text.get_text() for text in one.get_yticklabels()] == [text.get_text() for text in other.get_yticklabels()]
+    assert one.images[0].get_clim() == pl.heatmap(DISTANCES, y).images[0].get_clim()
 
 
 def test_a_matrix_and_its_names_must_fit():
@@ -302,8 +287,8 @@ def test_ellipse_of_two_of_many_features_is_that_of_their_block(ax):
     for features in (("a", "c"), (0, 2)):
         drawn = pl.ellipse(metric, features=features).patches[-1]
         assert_allclose((drawn.width, drawn.height, drawn.angle), (2.0, 1.0, 90.0))
-    assert pl.ellipse(metric, ax, features=("a", "c")).get_xlabel() == "a (relative weight)"
-    with pytest.raises(ValueError, match=r"has 3 features: an ellipse needs exactly two; name them, .*\('b', 'c'\)"):
+    assert pl.ellipse(metric, ax=ax, features=("a", "c")).get_xlabel() == "a (relative weight)"
+    with pytest.raises(ValueError, match=r"has 3 features: an ellipse needs two; name them, .*\('b', 'c'\)"):
         pl.ellipse(metric)
     with pytest.raises(ValueError, match=r"features holds 'd': there are 3 features, e\.g\. \['a', 'b', 'c'\]"):
         pl.ellipse(metric, features=("a", "d"))
@@ -323,11 +308,11 @@ def test_a_learner_is_as_good_as_its_metric_and_its_history():
 
 
 def test_embedding_takes_places_as_they_are(ax):
-    pl.embedding(PLACES, y, ax)
+    pl.embedding(PLACES, y, ax=ax)
     drawn = np.vstack([marks.get_offsets() for marks in ax.collections])
     assert_allclose(drawn[np.lexsort(drawn.T)], PLACES[np.lexsort(PLACES.T)])
     with pytest.raises(ValueError, match=r"distances have shape \(12, 3\): expected a square matrix, or positions"):
-        pl.embedding(np.zeros((12, 3)), y, ax)
+        pl.embedding(np.zeros((12, 3)), y, ax=ax)
 
 
 def boxes_of(ax, texts):

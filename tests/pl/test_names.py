@@ -52,17 +52,9 @@ def test_names_of_rows_are_shown_and_masks_go_by_name():
     assert marks(filled) == marks(gm.pl.embedding(DISTANCES, Y, train=np.arange(8) < 4, show=False))
 
 
-def test_layouts_go_by_name():
-    layout = gm.pl.samples.Layout(DISTANCES[[NAMES[i] for i in ORDER]], Y.iloc[ORDER])
-    np.testing.assert_array_equal(layout.distances, DISTANCES.to_numpy())
-    assert list(layout.y) == list(Y)
-    assert layout.names == NAMES
-    assert marks(gm.pl.embedding(layout, Y.iloc[ORDER], show=False)) == marks(gm.pl.embedding(DISTANCES, Y, show=False))
-
-
 def test_other_names_are_an_error():
     other = pd.Series(Y.to_numpy(), index=[f"t{i}" for i in range(8)])
-    for draw in (gm.pl.embedding, gm.pl.heatmap, gm.pl.clustermap, gm.pl.samples.Layout):
+    for draw in (gm.pl.embedding, gm.pl.heatmap, gm.pl.clustermap):
         with pytest.raises(ValueError, match="names other than"):
             draw(DISTANCES, other)
     with pytest.raises(ValueError, match="rows and columns of different names"):
@@ -81,15 +73,6 @@ def test_confusion(predicted):
     if not isinstance(predicted, np.ndarray):
         counts = [text.get_text() for text in gm.pl.confusion(Y.to_dict(), predicted, show=False).texts]
         assert counts == ["4", "0", "0", "4"]
-
-
-def test_cells_and_points():
-    places = pd.DataFrame({"x": X, "y": X}, index=NAMES)
-    expected = gm.pl.cells(places, Y, show=False).collections[0].get_facecolors()
-    for y in (Y.iloc[ORDER], Y.iloc[ORDER].to_dict()):
-        np.testing.assert_array_equal(gm.pl.cells(places, y, show=False).collections[0].get_facecolors(), expected)
-    with pytest.raises(ValueError, match="names other than"):
-        gm.pl.cells(places, pd.Series(Y.to_numpy(), index=[f"t{i}" for i in range(8)]))
 
 
 def test_intervals_of_importance():

@@ -86,7 +86,7 @@ def test_ordered_labels_are_scored_by_r2_and_tested():
 
 
 def test_labels_are_permuted_within_the_batches_of_learning(monkeypatch):
-    run = learned(batch_key="batch", learner="ensemble")
+    run = learned(batch_key="batch", method="ensemble")
     asked = {}
 
     def recorded(method, D, y, **options):

@@ -166,7 +166,7 @@ def test_hidden_characters_of_names_are_shown(written):
 
 
 def test_an_interrupted_training_and_one_that_did_not_converge_are_warnings(runs):
-    run = runs["single"]
+    run = runs["ggml"]
     entry = {**run.entry, "converged": False, "history": {**run.entry["history"], "active": np.array([0.5])}}
     run.cells.uns["other"] = entry
     other = Run(run.cells, run.samples, None, {"interrupted": True}, key="other")
@@ -211,11 +211,11 @@ def test_an_anndata_in_memory_has_a_report(runs, tmp_path):
 def runs():
     """Runs in memory on the same cohort, by an ensemble and by a single metric."""
     found = {}
-    for learner in ("ensemble", "single"):
+    for method in ("ensemble", "ggml"):
         cells = gm.datasets.make_cohort(4, 20, 150, random_state=0)
-        few = {"n_members": 2} if learner == "ensemble" else {"max_epochs": 5}
-        gm.tl.learn(cells, "sample", "condition", learner=learner, **few)
-        found[learner] = Run(cells, gm.tl.samples(cells), cells, {})
+        few = {"n_members": 2} if method == "ensemble" else {"max_epochs": 5}
+        gm.tl.learn(cells, "sample", "condition", method=method, **few)
+        found[method] = Run(cells, gm.tl.samples(cells), cells, {})
     return found
 
 
@@ -242,7 +242,7 @@ def test_there_is_one_score_everywhere(runs):
 def test_a_single_metric_is_refitted_and_scored_in_folds(runs, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        results = collect(runs["single"], steps=Steps(verbose=1))
+        results = collect(runs["ggml"], steps=Steps(verbose=1))
     page = make_page(results)
     assert page.kinds is None
     assert results.evaluation.test is None  # each permutation would cost a whole cross-validation

@@ -1,6 +1,8 @@
 """tl.learn: what it writes, that it survives files, and that the same cells give the same metric from anywhere."""
 
+import re
 import tracemalloc
+import warnings
 
 import anndata as ad
 import numpy as np
@@ -9,10 +11,11 @@ import pytest
 from scipy import sparse
 
 import groundmetric as gm
-from groundmetric.tl.learn import choose_learner, make_learner
+from groundmetric.distributions import SmallSampleWarning
+from groundmetric.tl.learn import make_learner
 
 FAST = {"max_epochs": 4, "n_cells": 30, "n_members": 2}
-SINGLE = {"max_epochs": 4, "n_cells": 30, "learner": "single"}
+SINGLE = {"max_epochs": 4, "n_cells": 30, "method": "ggml"}
 
 
 def learn(adata, **options):
@@ -46,7 +49,7 @@ def test_everything_is_where_others_look_for_it(learned):
     assert entry["version"] == gm.__version__
     assert entry["params"] == {
         "sample_key": "sample", "label_key": "condition", "genes": "variance", "n_cells": 40, "random_state": 0,
-        "raw_counts": False, "share_negative": 0.0, "learner": "ensemble",
+        "raw_counts": False, "share_negative": 0.0, "method": "ensemble",
     }  # fmt: skip
     assert dict(zip(*entry["labels"].values(), strict=True))["S01"] == "control"
     assert "history" not in entry
@@ -55,7 +58,7 @@ def test_everything_is_where_others_look_for_it(learned):
 
 def test_a_single_learner_leaves_its_history_and_no_held_out_predictions(learned_by_one):
     entry = learned_by_one.uns["groundmetric"]
-    assert entry["params"]["learner"] == "single"
+    assert entry["params"]["method"] == "ggml"
     assert len(entry["history"]["loss"]) <= entry["learner"]["max_epochs"] == 40
     assert "ensemble" not in entry
     assert learned_by_one.obsm["X_groundmetric"].shape == (learned_by_one.n_obs, 5)
@@ -103,7 +106,9 @@ def test_patients_are_not_divided(cohort):
     """Each patient has a sample of either condition; without groups, members learn from one and are judged on both."""
     number = cohort.obs["sample"].cat.codes.to_numpy() % 5
     cohort.obs["donor"] = np.array([f"D{k}" for k in range(5)])[number]
-    apart, together = (learn(cohort.copy(), n_members=4, group_key=key) for key in (None, "donor"))
+    together = learn(cohort.copy(), n_members=4, group_key="donor")
+    with pytest.warns(gm.tl.CohortWarning, match="give group_key='donor'"):
+        apart = learn(cohort.copy(), n_members=4)
     D, y = distributions_of(together)
     donors = cohort.obs.drop_duplicates("sample").set_index("sample")["donor"].loc[D.names].tolist()
     ensemble = gm.GroundMetricEnsemble(4, max_epochs=4, random_state=0).fit(D, y, groups=donors)
@@ -112,46 +117,102 @@ def test_patients_are_not_divided(cohort):
     assert together.uns["groundmetric"]["params"]["group_key"] == "donor"
     with pytest.raises(ValueError, match="group_key is 'doner', but obs has no such column"):
         learn(cohort, group_key="doner")
-    with pytest.raises(ValueError, match=r"is in several groups of obs\['cell_type'\]"):
+    with pytest.raises(ValueError, match="group_key is 'cell_type', but sample"):
         learn(cohort, group_key="cell_type")
 
 
 @pytest.mark.parametrize(
-    ("asked", "given", "needs", "expected"),
+    ("method", "options", "owner"),
     [
-        (None, {}, {}, "ensemble"),
-        (None, {"max_epochs": 3, "n_jobs": 2, "target": "ordered"}, {}, "ensemble"),
-        (None, {"n_members": 3}, {}, "ensemble"),
-        (None, {"n_components": None, "checkpoint": None}, {"resample": None}, "ensemble"),
-        (None, {"margin": 1.0}, {}, "single"),
-        (None, {"form": "diagonal"}, {}, "single"),
-        (None, {"target": gm.learning.Ordered(gap=1.0)}, {}, "single"),
-        (None, {}, {"resample": True}, "single"),
-        ("single", {}, {}, "single"),
+        ("ensemble", {"strength": 0.1}, "ggml"),
+        ("ensemble", {"n_components": 2}, "ggml"),
+        ("ensemble", {"resample": True}, "ggml"),
+        ("ensemble", {"target": gm.learning.Ordered(gap=1.0)}, "ggml"),
+        ("ggml", {"n_members": 3}, "ensemble"),
     ],
 )
-def test_what_only_a_single_learner_has_asks_for_one(asked, given, needs, expected):
-    assert choose_learner(asked, given, needs) == expected
+def test_an_option_of_the_other_method_is_an_error_that_names_it(cohort, method, options, owner):
+    with pytest.raises(ValueError, match=next(iter(options))) as caught:
+        gm.tl.learn(cohort, "sample", "condition", method=method, **options)
+    assert (caught.value.parameter, caught.value.give) == (next(iter(options)), {"method": owner})
+
+
+def test_an_unknown_method_is_named(cohort):
+    with pytest.raises(ValueError, match="expected one of 'ensemble', 'ggml'") as caught:
+        gm.tl.learn(cohort, "sample", "condition", method="forest")
+    assert caught.value.parameter == "method"
+
+
+@pytest.mark.parametrize("method", ["ensemble", "ggml"])
+@pytest.mark.parametrize("name", ["use_raw", "n_epochs"])
+def test_an_unknown_option_lists_every_name_once(cohort, method, name):
+    with pytest.raises(TypeError, match=name) as caught:
+        gm.tl.learn(cohort, "sample", "condition", method=method, **{name: 3})
+    names = re.findall(r"'(\w+)'", str(caught.value).partition("there are")[2])
+    assert len(names) == len(set(names))
+    assert {"max_epochs", "n_members", "n_components", "order"} <= set(names)
+
+
+def test_the_annotated_object_is_returned(cohort, tmp_path):
+    path = tmp_path / "cells.h5ad"
+    cohort.write_h5ad(path)
+    assert gm.tl.learn(cohort, "sample", "condition", **FAST) is cohort
+    copied = gm.tl.learn(cohort, "sample", "condition", copy=True, key_added="other", **FAST)
+    assert "other" in copied.uns
+    assert "other" not in cohort.uns
+    assert "groundmetric" in gm.tl.learn(path, "sample", "condition", **FAST).uns
+    backed = ad.read_h5ad(path, backed="r")
+    with pytest.warns(UserWarning, match="adata is backed and stays as it is"):
+        part = gm.tl.learn(backed, "sample", "condition", **FAST)
+    assert "groundmetric" in part.uns
+    assert "groundmetric" not in backed.uns
+
+
+def design(**columns):
+    """Warnings of `learn` for a cohort of 6 + 6 samples with these columns by sample."""
+    adata = gm.datasets.make_cohort(6, 40, 130, random_state=0)
+    adata.obs = adata.obs[["sample", "condition"]].copy()
+    number = adata.obs["sample"].str[1:].astype(int).to_numpy() - 1
+    keep = columns.pop("keep", None)
+    for name, values in columns.items():
+        adata.obs[name] = np.asarray(values)[number]
+    if keep is not None:
+        order = adata.obs.groupby("sample", observed=True).cumcount().to_numpy()
+        adata = adata[order < np.asarray(keep)[number]].copy()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gm.tl.learn(adata, "sample", "condition", max_epochs=1, n_members=2, kinds=["anova"], genes="all")
+    return " ".join(
+        str(warning.message)
+        for warning in caught
+        if issubclass(warning.category, (gm.tl.CohortWarning, SmallSampleWarning))
+    )
+
+
+def test_an_ordinary_design_gives_no_warning():
+    assert design(keep=[20] * 12, age=np.arange(12), batch=[0, 1] * 6) == ""
 
 
 @pytest.mark.parametrize(
-    ("asked", "given", "message"),
+    ("columns", "message"),
     [
-        ("ensemble", {"strength": 0.1}, "strength is 0.1, which needs a single learner: leave it out, or give"),
-        ("single", {"n_members": 3}, "n_members is 3, which only an ensemble has, but learner='single' is given"),
-        (None, {"n_members": 3, "margin": 1.0}, "n_members is 3, which only an ensemble has, but margin is given"),
-        ("forest", {}, "learner is 'forest': expected one of 'ensemble', 'single'"),
+        ({"condition": ["a"] * 10 + ["b"] * 2}, "label 'b' of obs['condition'] has 2 of 12 samples"),
+        ({"condition": ["a"] * 5 + ["b"] * 5 + ["c"] * 2}, "label 'c'"),
+        ({"donor": np.arange(12) // 2}, "give group_key='donor'"),
+        ({"batch": [0] * 6 + [1] * 6}, "obs['batch'] is associated with obs['condition']"),
+        ({"keep": [10] * 6 + [30] * 6}, "number of cells per sample is associated with condition"),
+        ({"keep": [3] * 1 + [30] * 11}, "'S01'"),
+        ({"keep": [3, 30, 3, 30, 3, 30, 30, 3, 30, 3, 30, 3]}, "compared by 3 cells each"),
     ],
 )
-def test_learners_that_cannot_be(asked, given, message):
-    with pytest.raises(ValueError, match=message):
-        choose_learner(asked, given, {})
+def test_designs_that_make_results_unreliable_give_a_warning(columns, message):
+    assert message in design(**{"keep": [20] * 12, **columns})
 
 
 def test_a_label_of_one_sample_needs_a_single_learner(cohort):
     cohort.obs["condition"] = np.where(cohort.obs["sample"] == "S01", "rare", cohort.obs["condition"])
     with pytest.raises(
-        ValueError, match=r"label_key is 'condition', whose label 'rare' has a single sample.*give learner='single'"
+        ValueError, match=r"label_key is 'condition', whose label 'rare' has a single sample.*give method='ggml'"
     ):
         learn(cohort)
 
@@ -197,7 +258,9 @@ def test_every_format_and_place_gives_the_same_metric(cohort, kind, tmp_path):
     cohort.write_h5ad(path)
     before = path.read_bytes()
     backed = ad.read_h5ad(path, backed="r")
-    parts = [gm.tl.learn(place, "sample", "condition", **FAST) for place in (path, str(path), backed)]
+    parts = [gm.tl.learn(place, "sample", "condition", **FAST) for place in (path, str(path))]
+    with pytest.warns(UserWarning, match="adata is backed"):
+        parts.append(gm.tl.learn(backed, "sample", "condition", **FAST))
     parts.append(gm.tl.learn(path, "sample", "condition", layer="mine", **FAST))
     backed.file.close()
     assert path.read_bytes() == before
@@ -238,7 +301,7 @@ def test_while_learning_there_is_one_copy_of_the_points(tmp_path, monkeypatch):
     monkeypatch.setattr(gm.GroundMetricLearner, "fit", fit)
     tracemalloc.start()
     part = gm.tl.learn(
-        tmp_path / "cells.h5ad", "sample", "condition", genes="all", n_cells=250, max_epochs=1, learner="single"
+        tmp_path / "cells.h5ad", "sample", "condition", genes="all", n_cells=250, max_epochs=1, method="ggml"
     )
     tracemalloc.stop()
     assert held[0] < 1.5 * (part.X.data.nbytes + part.X.indices.nbytes)
@@ -398,9 +461,9 @@ def test_genes_of_the_same_name_are_refused_where_they_are_selected(cohort):
 
 
 def test_unknown_keywords_are_named(cohort):
-    with pytest.raises(TypeError, match=r"unexpected keyword 'strenght'.*there are 'strength'"):
+    with pytest.raises(TypeError, match=r"unexpected option 'strenght'.*there are 'strength'"):
         learn(cohort, strenght=1.0)
-    with pytest.raises(TypeError, match=r"unexpected keyword 'n_member'.*there are 'n_members'"):
+    with pytest.raises(TypeError, match=r"unexpected option 'n_member'.*there are 'n_members'"):
         learn(cohort, n_member=1)
 
 
@@ -426,7 +489,7 @@ def test_numeric_samples_and_labels_survive_a_file(cohort, tmp_path):
 @pytest.mark.parametrize("options", [{"cost": "manhattan"}, {"form": gm.learning.Mapped("anything")}])
 def test_metrics_that_an_anndata_cannot_hold_are_refused(options):
     with pytest.raises(ValueError, match="use GroundMetricLearner on Distributions"):
-        make_learner(options, 0)
+        make_learner("ggml", options, 0)
 
 
 def test_an_order_of_labels_means_ordered_categories(cohort):
@@ -434,7 +497,7 @@ def test_an_order_of_labels_means_ordered_categories(cohort):
     names = cohort.obs["sample"].unique()
     grade = {name: ["mild", "moderate", "severe"][k % 3] for k, name in enumerate(names)}
     cohort.obs["grade"] = cohort.obs["sample"].astype(str).map(grade)
-    options = {"learner": "single", "n_cells": 20, "max_epochs": 3, "init": "random"}
+    options = {"method": "ggml", "n_cells": 20, "max_epochs": 3, "init": "random"}
 
     def components(order):
         gm.tl.learn(cohort, "sample", "grade", order=order, **options)
@@ -459,7 +522,7 @@ def test_an_order_of_labels_means_ordered_categories(cohort):
 
 
 def test_genes_may_be_a_number_of_the_most_variable(cohort):
-    gm.tl.learn(cohort, "sample", "condition", genes=12, n_cells=None, learner="single", max_epochs=1)
+    gm.tl.learn(cohort, "sample", "condition", genes=12, n_cells=None, method="ggml", max_epochs=1)
     values = cohort.X.toarray() if hasattr(cohort.X, "toarray") else cohort.X
     expected = cohort.var_names[np.sort(np.argsort(-values.var(axis=0), kind="stable")[:12])]
     assert gm.get.metric(cohort).features == expected.tolist()

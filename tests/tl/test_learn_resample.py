@@ -12,7 +12,10 @@ from groundmetric._anndata.source import read
 from groundmetric.learning import Checkpoint, EarlyStopping, Nearest
 from groundmetric.learning.checkpoint import Checkpoints
 
-OPTIONS = {"sample_key": "sample", "label_key": "condition", "max_epochs": 6, "stopping": EarlyStopping(tol=0.0)}
+OPTIONS = {
+    "sample_key": "sample", "label_key": "condition", "method": "ggml", "max_epochs": 6,
+    "stopping": EarlyStopping(tol=0.0),
+}  # fmt: skip
 
 
 def learn(cells, **options):
@@ -61,7 +64,7 @@ def test_the_same_seed_gives_the_same_metric_from_memory_and_from_a_file(cohort,
 
 
 def test_the_genes_that_tell_the_conditions_apart_are_found(cohort):
-    gm.tl.learn(cohort, "sample", "condition", n_cells=20, max_epochs=40, resample=True)
+    gm.tl.learn(cohort, "sample", "condition", method="ggml", n_cells=20, max_epochs=40, resample=True)
     top = cohort.var["groundmetric_importance"].nlargest(10).index
     assert sum(name.startswith("PROG") for name in top) >= 5  # by chance: one
 

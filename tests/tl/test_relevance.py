@@ -94,9 +94,9 @@ def calls(monkeypatch):
     """Every time something is learned: the cells and samples that it is learned from."""
     seen, fit = [], held_out.fit
 
-    def spy(values, selection, rows, samples, labels, learner, **options):
-        seen.append((selection, rows, samples, labels))
-        return fit(values, selection, rows, samples, labels, learner, **options)
+    def spy(values, selection, rows, annotations, learner, **options):
+        seen.append((selection, rows, annotations.samples, annotations.labels))
+        return fit(values, selection, rows, annotations, learner, **options)
 
     monkeypatch.setattr(held_out, "fit", spy)
     return seen

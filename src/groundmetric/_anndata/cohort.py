@@ -1,36 +1,27 @@
-"""Cells of an .h5ad file as Distributions with a label, and where there is one an outer group, for each sample."""
+"""Cells of files as Distributions: a labelled cohort of an .h5ad file, and the modalities of a MuData."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from .._internal.validation import ParameterError
+from .._internal.validation import ParameterError, need
 from ..distributions import Distributions
-from .annotations import (  # fmt: skip
-    Samples,
-    check_classes,
-    check_draw,
-    default_rule,
-    draw,
-    groups_of,
-    labels_of,
-    resolve,
-    samples_of,
-)
-from .scale import Moments, moments, warn_of_counts
-from .source import Source, read
+from ..modalities import CELL
+from .annotations import Annotations, Samples, Values, check_classes, check_draw, default_rule, draw, samples_of
+from .source import Source, listed, moments, read, warn_of_counts
 
 # Rules by which genes are chosen from the training samples of every split, rather than once.
 INSIDE = ("variance",)
 
 
 class Labelled(NamedTuple):
-    """What an evaluation needs; `rule` is how features are to be chosen inside each split, or None where all count."""
+    """A cohort for an evaluation; `rule` is how features are to be chosen inside each split, or None for all."""
 
     D: Distributions
     y: np.ndarray
@@ -61,42 +52,47 @@ def read_cohort(
     """
     check_draw(n_cells, random_state)
     with Source(cells) as source:
-        samples = samples_of(source.obs, sample_key)
-        labels = labels_of(source.obs, label_key, samples, sample_key)
+        annotations = Annotations.read(source.obs, sample_key, label_key, group_key=group_key)
+        samples, labels, groups = annotations.samples, annotations.labels, annotations.groups
         if not ordered:
             check_classes(labels, label_key, ": methods are compared on classes; make them some, e.g. with pandas.cut")
-        groups = None if group_key is None else groups_of(source.obs, group_key, samples, sample_key)
-        rows = draw(samples, n_cells, random_state)
         usable, notes = _usable_samples(samples, labels, min_cells, sample_key, label_key)
-        rows = rows[usable[samples.codes[rows]]]
-        matrix, names, columns, rule, more = _features(source, layer, use_rep, genes)
-        points = read(matrix, rows, columns)
+        rows = draw(samples, n_cells, random_state)
+        rows = rows[samples.cells_of(usable, rows)]
+        values = Values.of(source, layer, use_rep, genes)
+        rule, columns = genes, None
+        if use_rep is not None:
+            notes.append(f"{use_rep!r} was made from all cells, those of the tested samples among them")
+        elif not (genes is None or genes in INSIDE or isinstance(genes, int)):
+            rule, columns = None, values.selection(genes, source).choose(values.matrix, rows, values.names).places
+            if genes != "all":
+                notes.append(f"genes were chosen beforehand (var[{genes!r}]), perhaps from all samples")
+        points = read(values.matrix, rows, columns)
     if use_rep is None:
         found = moments(points, np.arange(points.shape[0]))
         warn_of_counts(found.looks_raw, layer, stacklevel=3)
         if genes is None:
-            rule, more = _default(found)
+            rule, reason = default_rule(found)
+            n_features = found.mean.size
+            if rule == "all":
+                rule = None
+                notes.append(f"all {n_features:,} features are used: {reason}")
+            else:
+                kept = int(np.count_nonzero(found.variance > found.variance.mean()))
+                notes.append(
+                    f"features are chosen by their variance, {reason}; of all samples {kept:,} of {n_features:,} would "
+                    "be"
+                )
+    names = list(values.names if columns is None else values.names[columns])
     D = Distributions(points, samples.names[samples.codes[rows]], features=names)
     of = None if groups is None else [groups[name] for name in D.names]
-    return Labelled(D, labels.loc[D.names].to_numpy(), of, rule, notes + more)
-
-
-def _default(found: Moments) -> tuple[str | None, list[str]]:
-    """The rule to apply in each split where none is asked for, and what should be known."""
-    rule, reason = default_rule(found)
-    n_features = found.mean.size
-    if rule == "all":
-        return None, [f"all {n_features:,} features are used: {reason}"]
-    kept = int(np.count_nonzero(found.variance > found.variance.mean()))
-    return rule, [
-        f"features are chosen by their variance, {reason}; of all samples {kept:,} of {n_features:,} would be"
-    ]
+    return Labelled(D, labels.loc[D.names].to_numpy(), of, rule, notes)
 
 
 def _usable_samples(
     samples: Samples, labels: pd.Series, min_cells: int, sample_key: str, label_key: str
 ) -> tuple[np.ndarray, list[str]]:
-    """Which samples have a label and enough cells, and notes on the others."""
+    """Names of the samples that have a label and enough cells, and notes on the others."""
     labelled, large = np.isin(samples.names, labels.index), samples.sizes >= min_cells
     notes = []
     if not labelled.all():
@@ -105,11 +101,11 @@ def _usable_samples(
         )
     if not large[labelled].all():
         notes.append(f"{int((~large & labelled).sum())} samples have fewer than {min_cells} cells and are left out")
-    usable = labelled & large
-    classes = labels.reindex(samples.names[usable]).unique()
+    usable = samples.names[labelled & large]
+    classes = labels.reindex(usable).unique()
     if classes.size < 2:
         raise ValueError(
-            f"{int(usable.sum())} samples of {sample_key!r} can be used, with the labels {classes.tolist()} of "
+            f"{usable.size} samples of {sample_key!r} can be used, with the labels {classes.tolist()} of "
             f"{label_key!r}: at least two labels are needed"
         )
     for note in notes:
@@ -117,24 +113,88 @@ def _usable_samples(
     return usable, notes
 
 
-def _features(
-    source: Source, layer: str | None, use_rep: str | None, genes: Any
-) -> tuple[Any, list[str], np.ndarray | None, Any, list[str]]:
-    """The matrix, names and positions of its columns, the rule to apply in each split, and what should be known."""
-    if use_rep is not None:
-        if layer is not None or genes is not None:
-            raise ParameterError("use_rep", use_rep, ": then there is no choice of layer or genes, leave them out")
-        matrix = source.representation(use_rep)
-        note = f"{use_rep!r} was made from all cells, those of the tested samples among them"
-        return matrix, [f"{use_rep}_{k}" for k in range(matrix.shape[1])], None, None, [note]
-    matrix, names = source.matrix(layer), list(source.genes)
-    rule = genes
-    if rule is None or rule in INSIDE or isinstance(rule, int):
-        return matrix, names, None, rule, []
-    mask = resolve(rule, source).mask
-    assert mask is not None  # of a rule that is no choice inside splits
-    chosen = np.flatnonzero(mask)
-    if not chosen.size:
-        raise ParameterError("genes", rule, ", which marks none: choose another rule")
-    chosen_before = [] if rule == "all" else [f"genes were chosen beforehand (var[{rule!r}]), perhaps from all samples"]
-    return matrix, [names[column] for column in chosen], chosen, None, chosen_before
+def read_modalities(
+    mdata: Any,
+    sample_key: str,
+    *,
+    modalities: Sequence[str] | None,
+    layer: Mapping[str, str] | None,
+    use_rep: Mapping[str, str] | None,
+    genes: Mapping[str, Any] | None,
+    n_cells: int | None,
+    random_state: int,
+) -> dict[str, Distributions]:
+    """Distributions by modality; see `Modalities.from_mudata`."""
+    check_draw(n_cells, random_state)
+    if isinstance(mdata, str | os.PathLike):
+        need("mudata", "reading .h5mu files", extra="mudata")
+        import mudata
+
+        mdata = mudata.read_h5mu(mdata)
+    parts = _modalities_of(mdata, modalities)
+    for argument, given in (("layer", layer), ("use_rep", use_rep), ("genes", genes)):
+        if not isinstance(given, Mapping | None):
+            expected = f": expected a dict by modality, {{{next(iter(parts))!r}: {given!r}}}"
+            raise ParameterError(argument, given, expected)
+        for name in given or ():
+            if name not in parts:
+                raise ParameterError(argument, name, f", which is not a modality: {listed(name, parts)}")
+    # A random number for every cell, so that modalities of the same cells draw the same ones.
+    cells = pd.Index(sorted(set().union(*(adata.obs_names for adata in parts.values()))))
+    order = pd.Series(np.random.default_rng(random_state).permutation(len(cells)), index=cells)
+    distributions = {}
+    for name, adata in parts.items():
+        samples = samples_of(_obs_with(adata, name, sample_key, mdata), sample_key)
+        rows = np.arange(samples.codes.size)
+        if n_cells is not None:
+            rank = order.loc[adata.obs_names].to_numpy()
+            rows = np.sort(np.concatenate([cells[np.argsort(rank[cells])[:n_cells]] for cells in samples.rows]))
+        options = [(given or {}).get(name) for given in (layer, use_rep, genes)]
+        distributions[name] = _read_modality(adata, samples, rows, *options)
+    return distributions
+
+
+def _modalities_of(mdata: Any, modalities: Sequence[str] | None) -> dict[str, Any]:
+    """The AnnData of the wanted modalities."""
+    parts = mdata if isinstance(mdata, Mapping) else getattr(mdata, "mod", None)
+    if not isinstance(parts, Mapping) or not parts:
+        raise TypeError(
+            f"mdata is a {type(mdata).__name__}: expected a MuData, the path of one, or AnnData by modality"
+        )
+    if isinstance(modalities, str):
+        raise ParameterError("modalities", modalities, f": expected a list, [{modalities!r}]")
+    for name in modalities or ():
+        if name not in parts:
+            raise ParameterError("modalities", name, f", which does not exist: {listed(name, parts)}")
+    wanted = {name: parts[name] for name in (parts if modalities is None else modalities)}
+    for name, adata in wanted.items():
+        if not adata.obs_names.is_unique:
+            raise ValueError(f"cells of modality {name!r} have names that repeat: run obs_names_make_unique() first")
+    return wanted
+
+
+def _obs_with(adata: Any, modality: str, sample_key: str, mdata: Any) -> pd.DataFrame:
+    """Annotations of a modality's cells that have the column of samples: its own `obs`, or that of all."""
+    if sample_key in adata.obs.columns:
+        return adata.obs
+    common = getattr(mdata, "obs", pd.DataFrame())
+    if sample_key not in common.columns:
+        known = [*adata.obs.columns, *(column for column in common.columns if ":" not in str(column))]
+        raise ParameterError(
+            "sample_key", sample_key, f", but neither obs of modality {modality!r} nor that of all has such a column: "
+            f"{listed(sample_key, dict.fromkeys(known))}",
+        )  # fmt: skip
+    return common.loc[adata.obs_names, [sample_key]]
+
+
+def _read_modality(
+    adata: Any, samples: Samples, rows: np.ndarray, layer: str | None, use_rep: str | None, genes: Any
+) -> Distributions:
+    with Source(adata) as source:
+        values = Values.of(source, layer, use_rep, genes)
+        columns = values.selection(genes, source).choose(values.matrix, rows, values.names).places
+        points = read(values.matrix, rows, columns)
+    if use_rep is None:
+        warn_of_counts(moments(points, np.arange(rows.size)).looks_raw, layer, stacklevel=5)
+    names, cells = samples.names[samples.codes[rows]], adata.obs_names.to_numpy()[rows]
+    return Distributions(points, names, features=list(values.names[columns]), annotations={CELL: cells})

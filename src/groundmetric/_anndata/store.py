@@ -19,9 +19,9 @@ import pandas as pd
 
 from .. import __version__
 from ..distributions import Distributions
+from ..ensemble.members import importance_interval
 from ..estimators import GroundMetricEnsemble, TransportClassifier, TransportRegressor
 from ..estimators.predictor import load_predictor, unpack_predictor
-from ..evaluation.statistics import importance_interval
 from ..metrics.base import GroundMetric
 from .annotations import Samples, samples_of
 from .source import Source, listed
@@ -38,22 +38,22 @@ Predictor = TransportClassifier | TransportRegressor
 
 @dataclass(frozen=True)
 class Stored:
-    """What `uns[key]` says: the metric, the means of its training cells, the parameters, and who was learned from."""
+    """The content of `uns[key]`: the metric, the means of its training cells, parameters, and labels by sample."""
 
     key: str
     metric: GroundMetric
     means: np.ndarray
     params: dict[str, Any]
-    labels: pd.Series  # by the name of the training sample
+    labels: pd.Series
 
     @property
     def features(self) -> list[str]:
         assert self.metric.features is not None
         return self.metric.features
 
-    def entry(self, learner: Any = None, results: EnsembleResults | None = None) -> dict[str, Any]:
-        """The entry of `uns`; with the learner, how it was learned as well, and what an ensemble found."""
-        entry: dict[str, Any] = {
+    def entry(self) -> dict[str, Any]:
+        """The entry of `uns`."""
+        return {
             "format": FORMAT,
             "version": __version__,
             "params": _plain(self.params),
@@ -65,21 +65,24 @@ class Stored:
             },
             "labels": {"samples": np.array(self.labels.index, dtype=object), "labels": self.labels.to_numpy()},
         }
-        if learner is not None:
-            params = learner.get_params()
-            # Where a checkpoint was is no part of how it was learned, and of no use to those who learn again.
-            entry["learner"] = _plain({name: params[name] for name in params if not name.startswith("checkpoint")})
-        if results is not None:
-            entry["ensemble"] = results.entry()
-        elif learner is not None:
-            entry["history"] = {name: np.asarray(values) for name, values in learner.history_.items()}
-            entry["converged"] = bool(learner.converged_)
-        return entry
+
+
+def learner_entry(learner: Any) -> dict[str, Any]:
+    """Parameters of a learner as an entry of `uns`, and of a single learner the history of its epochs."""
+    params = learner.get_params()
+    # The place of a checkpoint is not a part of how the metric was learned, and of no use for learning again.
+    entry: dict[str, Any] = {
+        "learner": _plain({name: params[name] for name in params if not name.startswith("checkpoint")})
+    }
+    if hasattr(learner, "history_"):
+        entry["history"] = {name: np.asarray(values) for name, values in learner.history_.items()}
+        entry["converged"] = bool(learner.converged_)
+    return entry
 
 
 @dataclass(frozen=True)
 class EnsembleResults:
-    """What an ensemble says of its training samples, each while it was left out, and how sure its importances are.
+    """Held-out results of an ensemble for its training samples, and the variation of importances over members.
 
     Attributes
     ----------
@@ -90,11 +93,11 @@ class EnsembleResults:
     numbers : array of shape (n_samples,) or None
         Of ordered labels, the numbers that were learned; None of classes.
     classes : array of shape (n_classes,)
-        Classes in the order of the columns of `held_out`; of ordered labels, none.
+        Classes in the order of the columns of `held_out`; empty for ordered labels.
     held_out : array of shape (n_samples, n_classes) or (n_samples,)
-        Probabilities of the classes, or numbers, predicted while the sample was left out.
+        Held-out probabilities of the classes, or numbers.
     out_of_bag : array of shape (n_samples, n_samples)
-        Distances by members that were not learned from both, in units of their mean.
+        Distances by members that were trained on neither sample, in units of their mean.
     score : float
         Mean log-probability of the true class, classes counting the same; of numbers, their log-likelihood.
     weights : dict of str to float
@@ -102,13 +105,13 @@ class EnsembleResults:
     interval : array of shape (2, n_features)
         Ends of the importance of each feature: 95% of the members lie between, and so does the importance itself.
     selected : array of shape (n_features,)
-        Share of the members in which a feature is among the most important.
+        Share of the members in which a feature is among the `N_TOP` most important.
     n_members : int
         Number of members of all kinds.
     views : dict of str to float
         Held-out score of each view, in the units of `score`; empty where an older version wrote the results.
     chance : float
-        Score without looking at the cells.
+        Score of predictions that ignore the cells.
     """
 
     samples: list[str]
@@ -130,6 +133,8 @@ class EnsembleResults:
         cls, ensemble: GroundMetricEnsemble, samples: Sequence[Hashable], labels: np.ndarray, numbers: np.ndarray | None
     ) -> EnsembleResults:
         """From a fitted ensemble; `numbers` are what ordered labels were learned as."""
+        importances = ensemble.importances_
+        ranks = np.argsort(np.argsort(-importances, axis=1, kind="stable"), axis=1)
         return cls(
             samples=[str(name) for name in samples],
             labels=labels,
@@ -139,8 +144,8 @@ class EnsembleResults:
             out_of_bag=ensemble.distances_,
             score=float(ensemble.score_),
             weights={name: float(weight) for name, weight in ensemble.metric_weights_.items()},
-            interval=importance_interval(ensemble.metric_.importance(), _counted(ensemble)),
-            selected=selected_by_members(ensemble),
+            interval=importance_interval(ensemble.metric_.importance(), importances),
+            selected=np.mean((ranks < N_TOP) & (importances > 0), axis=0),
             n_members=len(ensemble.members_),
             views=ensemble.fitted_.view_scores,
             chance=ensemble.chance_,
@@ -148,21 +153,15 @@ class EnsembleResults:
 
     @property
     def scored(self) -> str:
-        """What `held_out` and `scores` are of, which is also what predicts new samples."""
+        """Name of the estimator whose predictions `held_out` and `scores` are, which also predicts new samples."""
         return (TransportClassifier if self.numbers is None else TransportRegressor).__name__
 
     @property
     def predicted(self) -> np.ndarray:
-        """Label of each sample while it was left out: the most probable class, or a number.
-
-        Of ordered categories it is the one whose place is nearest to the number.
-        """
+        """Held-out label of each sample: the most probable class, a number, or the nearest ordered category."""
         if self.numbers is None:
             return self.classes[self.held_out.argmax(axis=1)]
-        if self.labels.dtype.kind in "biuf":
-            return self.held_out
-        categories, places = self.ordered_categories
-        return categories[np.abs(self.held_out[:, None] - places).argmin(axis=1)]
+        return self.held_out if self.labels.dtype.kind in "biuf" else self.nearest_categories(self.held_out)
 
     @property
     def ordered_categories(self) -> tuple[np.ndarray, np.ndarray]:
@@ -171,36 +170,38 @@ class EnsembleResults:
         places, first = np.unique(self.numbers, return_index=True)
         return self.labels[first], places
 
+    def nearest_categories(self, numbers: np.ndarray) -> np.ndarray:
+        """The ordered label whose number is nearest to each number."""
+        categories, places = self.ordered_categories
+        return categories[np.abs(numbers[:, None] - places).argmin(axis=1)]
+
     @property
     def scores(self) -> dict[str, float]:
-        """Balanced accuracy and log-probability; of ordered labels, the share of their variance that is predicted."""
+        """Balanced accuracy and log-probability; of ordered labels, R² and the log-likelihood."""
         if self.numbers is not None:
-            left = np.mean(np.square(self.held_out - self.numbers))
-            return {"r2": float(1.0 - left / (self.numbers.var() or 1.0)), "log_likelihood": self.score}
-        right = self.predicted == self.labels
-        by_class = [right[self.labels == label].mean() for label in self.classes]
+            error = np.mean(np.square(self.held_out - self.numbers))
+            return {"r2": float(1.0 - error / (self.numbers.var() or 1.0)), "log_likelihood": self.score}
+        correct = self.predicted == self.labels
+        by_class = [correct[self.labels == label].mean() for label in self.classes]
         return {"balanced_accuracy": float(np.mean(by_class)), "log_probability": self.score}
 
     def probabilities(self, classes: np.ndarray) -> np.ndarray:
         """Of these classes, (n_samples, n_classes); where numbers were predicted, 1 for that of the nearest number."""
         if self.numbers is None:
             return self.held_out[:, np.searchsorted(self.classes, classes)]
-        categories, places = self.ordered_categories
-        nearest = categories[np.abs(self.held_out[:, None] - places).argmin(axis=1)]
-        return (nearest[:, None] == classes).astype(np.float64)
+        return (self.nearest_categories(self.held_out)[:, None] == classes).astype(np.float64)
 
     def entry(self) -> dict[str, Any]:
         """As `uns` holds it."""
-        found = {
+        kind = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}
+        return {
             "samples": np.array(self.samples, dtype=object), "labels": _storable(self.labels),
             "held_out": self.held_out, "predicted": _storable(self.predicted), "out_of_bag": self.out_of_bag,
             "scored": self.scored, "score": self.score, "scores": self.scores, "weights": self.weights,
             "n_members": self.n_members,
             "importance_low": self.interval[0], "importance_high": self.interval[1], "selected": self.selected,
-            "views": self.views, "chance": self.chance,
+            "views": self.views, "chance": self.chance, **kind,
         }  # fmt: skip
-        more = {"classes": _storable(self.classes)} if self.numbers is None else {"numbers": self.numbers}
-        return found | more
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> EnsembleResults | None:
@@ -224,18 +225,6 @@ class EnsembleResults:
             views={str(name): float(score) for name, score in found.get("views", {}).items()},
             chance=float(found.get("chance", np.nan)),
         )
-
-
-def _counted(ensemble: GroundMetricEnsemble) -> np.ndarray:
-    """Importances of all members."""
-    return ensemble.importances_
-
-
-def selected_by_members(ensemble: GroundMetricEnsemble) -> np.ndarray:
-    """Share of the members in which each feature has a weight and is among the `N_TOP` most important."""
-    counted = _counted(ensemble)
-    ranks = np.argsort(np.argsort(-counted, axis=1, kind="stable"), axis=1)
-    return np.mean((ranks < N_TOP) & (counted > 0), axis=0)
 
 
 def _storable(labels: np.ndarray) -> np.ndarray:
@@ -373,7 +362,7 @@ def drawn_cells(source: Source, samples: Samples, key: str, only: list[str] | No
     z = np.asarray(source.representation(f"X_{key}")[:])
     drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool)
     if only is not None:
-        drawn = drawn & np.isin(samples.names, only)[samples.codes]
+        drawn = drawn & samples.cells_of(only)
     return by_sample(z, samples, drawn, only)
 
 

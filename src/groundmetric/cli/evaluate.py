@@ -306,14 +306,14 @@ def draw(found: Comparison, methods: dict[str, Any], cohort: Labelled, folder: P
         estimates = {method: found.estimate(method, SCORE) for method in found.methods}
         rows = {method: (estimate.value, estimate.low, estimate.high) for method, estimate in estimates.items()}
         name = f"{SCORE.replace('_', ' ')}, 95% interval (dashed: guessing)"
-        pl.scores(rows, figure.subplots(), reference=1 / len(found.classes), name=name)
+        pl.scores(rows, ax=figure.subplots(), reference=1 / len(found.classes), name=name)
         pictures = [_save(figure, folder / "scores.png")]
         distances = _distances(found, methods[found.methods[0]], cohort)
         if distances is not None:
             figure = Figure(figsize=(7.0, 3.4), layout="constrained")
             left, right = figure.subplots(1, 2)
-            pl.embedding(distances, found.labels, left, train=found.splits[0][0])
-            pl.heatmap(distances, found.labels, right)
+            pl.embedding(distances, found.labels, ax=left, train=found.splits[0][0])
+            pl.heatmap(distances, found.labels, ax=right)
             pictures.append(_save(figure, folder / "samples.png"))
     return pictures
 

@@ -49,7 +49,7 @@ def add(commands: Any) -> None:
                          help="ordered: labels are numbers or ordered categories (classes)")  # fmt: skip
     command.add_argument("--order", metavar="A,B,…", type=labels,
                          help="text labels from low to high, e.g. mild,moderate,severe; implies ordered")  # fmt: skip
-    command.add_argument("--method", choices=("ensemble", "ggml"),
+    command.add_argument("--method", choices=("ensemble", "ggml"), default="ensemble",
                          help="ensemble: members trained on parts of the patients, with held-out predictions; ggml: "
                          "the published method, one metric from all samples (ensemble)")  # fmt: skip
     command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch; labels are compared within it")
@@ -103,15 +103,15 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     log(f"reading {options.cells}, learning")
     started = time.perf_counter()
     given = {"n_components": options.components, "strength": options.strength, "max_epochs": options.epochs,
-             "checkpoint": options.checkpoint, "target": options.target}  # fmt: skip
+             "checkpoint": options.checkpoint, "target": options.target, "order": options.order,
+             "resample": options.resample or None}  # fmt: skip
     cells = tl.learn(
         options.cells, options.sample, options.label, group_key=options.group,
-        learner={"ggml": "single"}.get(options.method, options.method),
-        batch_key=options.batch, order=options.order, layer=options.layer, use_rep=options.rep, genes=options.genes,
-        n_cells=options.cells_per_sample, resample=options.resample, random_state=options.seed, n_jobs=options.jobs,
+        method=options.method,
+        batch_key=options.batch, layer=options.layer, use_rep=options.rep, genes=options.genes,
+        n_cells=options.cells_per_sample, random_state=options.seed, n_jobs=options.jobs,
         verbose=1, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
-    assert cells is not None  # for a file, an AnnData is returned
     learned = time.perf_counter() - started
     entry = cells.uns["groundmetric"]
     course = _course(entry)

@@ -25,7 +25,7 @@ _MAX_NUMBERS = 8  # numeric labels up to which each is counted
 OPTION_OF = {
     "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "batch_key": "--batch",
     "cell_type_key": "--cell-type", "layer": "--layer", "use_rep": "--rep", "genes": "--genes",
-    "n_cells": "--cells-per-sample", "learner": "--method", "method": "--method", "target": "--target",
+    "n_cells": "--cells-per-sample", "method": "--method", "target": "--target",
     "order": "--order", "n_components": "--components", "strength": "--strength", "max_epochs": "--epochs",
     "checkpoint": "--checkpoint", "resample": "--resample", "max_missing": "--max-missing", "output": "--output",
     "cells": "--cells", "gene_sets": "--gene-sets", "permutations": "--permutations", "evaluation": "--evaluate",

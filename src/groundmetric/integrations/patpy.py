@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._anndata.annotations import draw, samples_of
+from .._anndata.annotations import Values, draw, samples_of
 from .._anndata.source import Source, read
 from .._anndata.store import EnsembleResults, in_order
 from .._internal.validation import need
@@ -22,7 +22,6 @@ from ..distances import pairwise_distances
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from ..tl import learn, samples, transfer
-from ..tl.learn import Values
 from ..tl.relevance import relevance_by_plans
 
 need("patpy", "its methods", "patpy")
@@ -152,7 +151,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
         }  # fmt: skip
         if f"{label}_importance" in self.adata.obs:  # of what was learned before
             del self.adata.obs[f"{label}_importance"]
-        learn(self.adata, self.sample_key, label, learner="ensemble", key_added=_key(label), **given)
+        learn(self.adata, self.sample_key, label, method="ensemble", key_added=_key(label), **given)
         results = EnsembleResults.read(self.adata.uns[_key(label)])
         assert results is not None
         self._learned[label] = results

@@ -117,7 +117,7 @@ class TransportDistance(Distance):
     >>> import groundmetric as gm
     >>> from groundmetric.integrations.pertpy import TransportDistance
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", random_state=0)
     >>> distance = TransportDistance(obsm_key="X_groundmetric")
     >>> table = distance.pairwise(adata, groupby="cell_type", show_progressbar=False)
     >>> table.shape, float(table.iloc[0, 0])

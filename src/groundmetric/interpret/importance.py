@@ -16,7 +16,8 @@ from .._internal.parallel import muted, progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
-from ..evaluation.statistics import importance_interval, resample
+from ..ensemble.members import importance_interval
+from ..evaluation.statistics import resample
 from ..learning.splits import group_list, number_groups
 from ._inputs import (
     Annotation,

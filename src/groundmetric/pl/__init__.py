@@ -1,10 +1,8 @@
-"""Figures for a column of a paper: each function draws what was computed on `ax`, or on a new one, and returns it."""
+"""Figures of the width of a column: each function draws on `ax`, or in a new figure, and returns the axes."""
 
-from .learning import confusion, history
-from .metric import components, ellipse, importance
-from .points import cells, points, projection
-from .results import flow, scores
-from .samples import clustermap, embedding, heatmap
+from .charts import ellipse, flow, history, importance, scores
+from .matrices import clustermap, components, confusion, heatmap
+from .scatter import cells, embedding, points, projection
 
 __all__ = [
     "cells",

@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 
 from .. import __version__
-from .._anndata.scale import PANEL
-from .._anndata.source import Source
+from .._anndata.source import PANEL, Source
 from .._anndata.store import (  # fmt: skip
     RUN_CELLS,
     RUN_PREDICTOR,

@@ -102,7 +102,7 @@ def write(
     >>> from pathlib import Path
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = gm.report.write(adata, Path(folder) / "report.html", evaluation=False)
     >>> found["warnings"][0]["title"]
@@ -223,8 +223,8 @@ def save_figures(page: Page, folder: Path) -> list[str]:
     run, label = results.run, samples.columns[0]
     classes: Any = [label.text(s) or "unknown" for s in range(len(samples.names))]
     drawings: dict[str, Callable[[Axes], Any]] = {
-        "samples": lambda ax: pl.embedding(samples.layout, classes, ax),
-        "distances": lambda ax: pl.clustermap(samples.distances, classes, ax, names=samples.names),
+        "samples": lambda ax: pl.embedding(samples.layout, classes, ax=ax),
+        "distances": lambda ax: pl.clustermap(samples.distances, classes, ax=ax, names=samples.names),
         "importance": lambda ax: pl.importance(run.stored.metric, ax=ax),
         "axes": lambda ax: pl.components(run.stored.metric, ax=ax),
     }

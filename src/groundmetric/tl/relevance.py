@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from .._anndata.annotations import (  # fmt: skip
-    Samples,
-    Selection,
-    draw,
-    find_column,
-    labels_of,
-    per_sample,
-    reselect,
-    samples_of,
-    with_category_order,
-)
+from .._anndata.annotations import Annotations, Values, draw, find_column, reselect, samples_of
 from .._anndata.source import Source, project
 from .._anndata.store import drawn_cells, read_entry
 from ..distributions import Distributions
@@ -31,7 +21,7 @@ from ..interpret.flows import Shipments, for_each_pair, partners
 from ..learning.splits import folds
 from ..learning.training import read_parameters
 from ..metrics.base import GroundMetric
-from .learn import Learner, Values, fit, make_learner
+from .learn import Learner, fit, make_learner
 
 if TYPE_CHECKING:
     import anndata as ad
@@ -49,7 +39,7 @@ def held_out_accuracy(
     random_state: int,
     n_jobs: int | None,
 ) -> np.ndarray:
-    """Share of its turns in which each cell is classified right; missing for samples without a label.
+    """Share of its turns in which each cell is classified correctly; missing for samples without a label.
 
     A sample is either learned from or held out, with all its cells; so is a group of samples.
     """
@@ -57,68 +47,49 @@ def held_out_accuracy(
         entry = source.uns_entry(key)
         stored = read_entry(entry, key, "adata")
         params = stored.params
-        samples = samples_of(source.obs, params["sample_key"])
-        labels = labels_of(source.obs, params["label_key"], samples, params["sample_key"])
-        column, target = source.obs[params["label_key"]], entry["learner"].get("target")
-        labels = with_category_order(labels, column, target, params.get("order"))
-        groups = None if group_key is None else per_sample(source.obs, group_key, "group_key", samples)
-        batch_key = params.get("batch_key")
-        strata = None if batch_key is None else per_sample(source.obs, batch_key, "batch_key", samples)
+        annotations = Annotations.read(
+            source.obs, params["sample_key"], params["label_key"], group_key=group_key,
+            batch_key=params.get("batch_key"), target=entry["learner"].get("target"), order=params.get("order"),
+        )  # fmt: skip
+        samples, labels = annotations.samples, annotations.labels
         values = Values.of(source, params.get("layer"), params.get("use_rep"))
         selection = reselect(genes, params["genes"], len(stored.features), pd.DataFrame(index=values.names))
         redraw = partial(draw, samples, params.get("n_cells"), params["random_state"])
         rows = redraw()
-        right, turns = np.zeros(samples.codes.size), np.zeros(samples.codes.size)
-        units = None if groups is None else groups.loc[labels.index].to_numpy()
-        splits = folds(labels, groups=units, n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
+        correct, turns = np.zeros(samples.codes.size), np.zeros(samples.codes.size)
+        groups = None if group_key is None else annotations.owners.to_numpy()
+        splits = folds(labels, groups=groups, n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
         for training, testing in splits:
-            tested = np.flatnonzero(np.isin(samples.names, labels.index[testing])[samples.codes])
+            part = replace(annotations, labels=labels.iloc[training])
+            seen = rows[samples.cells_of(part.labels.index, rows)]
             learner = same_learner(entry, params["random_state"], n_jobs)
-            found = _classify(
-                values, selection, rows, tested, samples, labels.iloc[training], learner, n_neighbors, strata, groups,
-                redraw=redraw if params.get("resample") else None,
-            )  # fmt: skip
-            right[tested] += found == labels.reindex(samples.names).to_numpy()[samples.codes[tested]]
+            fitted, points = fit(
+                values, selection, seen, part, learner, warn=False, redraw=redraw if params.get("resample") else None
+            )
+            metric = fitted.learner.metric_
+            search = NearestNeighbors(n_neighbors=min(n_neighbors, seen.size), n_jobs=n_jobs)
+            search.fit(metric.project(points))
+            tested = np.flatnonzero(samples.cells_of(labels.index[testing]))
+            z = project(values.matrix, tested, fitted.chosen.places, metric.components)
+            distances, nearest = search.kneighbors(z)
+            classes, codes = np.unique(labels.loc[samples.names[samples.codes[seen]]].to_numpy(), return_inverse=True)
+            shares = class_shares(distances, codes[nearest], classes.size, "distance")
+            truth = labels.reindex(samples.names).to_numpy()[samples.codes[tested]]
+            correct[tested] += classes[shares.argmax(axis=1)] == truth
             turns[tested] += 1
-    return np.divide(right, turns, out=np.full(turns.size, np.nan), where=turns > 0)
+    return np.divide(correct, turns, out=np.full(turns.size, np.nan), where=turns > 0)
 
 
 def same_learner(entry: Mapping[str, Any], seed: int, n_jobs: int | None) -> Learner:
-    """The learner that was used before, not yet fitted; entries of older versions are of single learners."""
+    """The learner that was used before, not yet fitted."""
     known = {name: value.item() if isinstance(value, np.generic) else value for name, value in entry["learner"].items()}
     known = read_parameters(known)
     if not isinstance(known.get("random_state"), numbers.Integral):
         known["random_state"] = seed
-    kind = "ensemble" if "ensemble" in entry else "single"
-    if kind == "ensemble":
+    method = "ensemble" if "ensemble" in entry else "ggml"
+    if method == "ensemble":
         known["kinds"] = tuple(map(str, known["kinds"]))
-    return make_learner({**known, "n_jobs": n_jobs, "verbose": 0}, seed, kind)
-
-
-def _classify(
-    values: Values,
-    selection: Selection,
-    rows: np.ndarray,
-    tested: np.ndarray,
-    samples: Samples,
-    labels: pd.Series,
-    learner: Learner,
-    n_neighbors: int,
-    strata: pd.Series | None,
-    groups: pd.Series | None,
-    redraw: Callable[[int], np.ndarray] | None,
-) -> np.ndarray:
-    """Labels of the tested cells by the nearest of the drawn cells that were learned from."""
-    seen = rows[np.isin(samples.names, labels.index)[samples.codes[rows]]]
-    fitted, points = fit(
-        values, selection, seen, samples, labels, learner, strata=strata, groups=groups, warn=False, redraw=redraw
-    )
-    metric = fitted.learner.metric_
-    search = NearestNeighbors(n_neighbors=min(n_neighbors, seen.size), n_jobs=learner.n_jobs)
-    search.fit(metric.project(points))
-    distances, places = search.kneighbors(project(values.matrix, tested, fitted.columns, metric.components))
-    classes, codes = np.unique(labels.loc[samples.names[samples.codes[seen]]].to_numpy(), return_inverse=True)
-    return classes[class_shares(distances, codes[places], classes.size, "distance").argmax(axis=1)]
+    return make_learner(method, {**known, "n_jobs": n_jobs, "verbose": 0}, seed)
 
 
 def cell_relevance(
@@ -198,7 +169,7 @@ def cell_relevance(
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> gm.tl.cell_relevance(adata)
     >>> relevance, active = adata.obs["groundmetric_relevance"], adata.obs["programme"]
     >>> bool(relevance[active].mean() > relevance[~active].mean())
@@ -235,7 +206,7 @@ def relevance_by_plans(
         who = samples_of(source.obs, stored.params["sample_key"])
         labelled = [name for name in who.names if name in stored.labels.index]
         cells = drawn_cells(source, who, key, only=labelled)
-        drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & np.isin(who.names, labelled)[who.codes]
+        drawn = source.obs[f"{key}_sampled"].to_numpy(dtype=bool) & who.cells_of(labelled)
         types = None if cell_type_key is None else find_column(source.obs, cell_type_key, "cell_type_key")
     kinds = None if types is None else pd.factorize(types)[0][drawn][cells.order]  # those without a type are alike
     labels = stored.labels if labels is None else labels

@@ -82,7 +82,7 @@ def samples(
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> samples = gm.tl.samples(adata)
     >>> samples.n_obs, samples.obsp["groundmetric_distances"].shape
     (8, (8, 8))
@@ -182,7 +182,7 @@ def average(
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> gm.tl.average(adata, n_pcs=10)
     >>> adata.obsm["X_groundmetric_average"].shape == (adata.n_obs, 2 + 10)
     True
@@ -240,7 +240,7 @@ def trajectory(
     --------
     >>> import groundmetric as gm
     >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> gm.tl.learn(adata, "sample", "condition", n_components=2, random_state=0)
+    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> samples = gm.tl.samples(adata)
     >>> gm.tl.trajectory(samples, "control")
     >>> samples.obs.sort_values("groundmetric_pseudotime")["condition"].tolist()[-1]

@@ -12,8 +12,7 @@ import pandas as pd
 from scipy import sparse
 
 from .._anndata.annotations import check_draw, constant_columns, draw, samples_of
-from .._anndata.scale import Moments, moments, other_scale, warn_of_counts
-from .._anndata.source import Source, project, read
+from .._anndata.source import PANEL, Moments, Source, moments, project, read, warn_of_counts
 from .._anndata.store import Stored, Trained, by_sample, in_order, trained_from
 from .._internal.types import CellsLike
 from .._internal.validation import ParameterError
@@ -30,6 +29,14 @@ if TYPE_CHECKING:
 N_NEIGHBORS = 5
 # Cells that tell the scale of new values, at most.
 _FEW_CELLS = 2000
+# Factors between new values and those of training beyond which they are on another scale: of the typical feature, of
+# all values together, and of a single feature of a panel. Between patients of six cohorts these are 0.5 to 1.6, 0.2 to
+# 2.5 and 0.1 to 10; counts against their logarithms have 4, 24 and 300.
+_TYPICAL, _OVERALL, _SINGLE = 5.0, 10.0, 300.0
+# Means of the typical feature, in standard deviations: below the first, features were centred, above the second not.
+_CENTRED, _NOT_CENTRED = 0.05, 0.25
+# Shares of values below 0: standardised ones have more than the first, counts and logarithms less than the second.
+_OFTEN, _SELDOM = 0.25, 0.05
 
 
 def transfer(
@@ -129,7 +136,7 @@ def transfer(
     >>> adata = gm.datasets.make_cohort(6, 50, 200, random_state=0)
     >>> is_new = adata.obs["sample"].isin(["S01", "S12"])
     >>> old, new = adata[~is_new].copy(), adata[is_new].copy()
-    >>> gm.tl.learn(old, "sample", "condition", n_components=2, random_state=0)
+    >>> old = gm.tl.learn(old, "sample", "condition", method="ggml", n_components=2, random_state=0)
     >>> gm.tl.transfer(new, old).obs["groundmetric_predicted"].tolist()
     ['control', 'disease']
     """
@@ -325,7 +332,7 @@ def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str
     where = where if values.is_expression else f"adata.obsm[{params['use_rep']!r}]"
     found = f"{where} is on another scale than the values of training: {why}"
     if not force:
-        raise ValueError(f"{found}; prepare it as training was, or go on all the same with force=True (--force)")
+        raise ValueError(f"{found}; prepare it as training was, or go on all the same with force=True")
     warnings.warn(found, UserWarning, stacklevel=5)
 
 
@@ -375,9 +382,9 @@ def _predict(result: ad.AnnData, known: Trained, D: Distributions, seen: np.ndar
     result.obs[f"{key}_number"] = result.obs[f"{key}_predicted"] = numbers
     assert known.results is not None
     if known.results.labels.dtype.kind not in "biuf":
-        categories, places = known.results.ordered_categories
-        nearest = np.where(seen, -1, np.abs(found.values[:, None] - places).argmin(axis=1))
-        result.obs[f"{key}_predicted"] = pd.Categorical.from_codes(nearest, categories.tolist(), ordered=True)
+        nearest = pd.Series(known.results.nearest_categories(found.values)).where(~seen)
+        categories = known.results.ordered_categories[0].tolist()
+        result.obs[f"{key}_predicted"] = pd.Categorical(nearest, categories, ordered=True)
     return "TransportRegressor"
 
 
@@ -388,3 +395,43 @@ def _write_probabilities(result: ad.AnnData, key: str, found: np.ndarray, shares
     result.obs[f"{key}_predicted"] = pd.Categorical.from_codes(best, pd.Index(classes))
     result.obs[f"{key}_probability"] = np.where(seen, np.nan, np.nan_to_num(shares).max(axis=1))
     result.obsm[f"{key}_probabilities"] = pd.DataFrame(shares, result.obs_names, as_keys(found))
+
+
+def other_scale(new: Moments, known: Moments, names: list[str]) -> str | None:
+    """Why new values are on another scale than those of training, both of these features; None where they are not.
+
+    It is for differences in preparation, not between patients: a sample that is merely unusual passes.
+    """
+    if new.looks_raw and not known.looks_raw:
+        return "they are whole numbers, which look like raw counts, and those of training are not"
+    if known.looks_raw and not new.looks_raw and new.zeros < 1.0:
+        return "those of training are whole numbers, which look like raw counts, and these are not"
+    if new.offset < _CENTRED and known.offset > _NOT_CENTRED:
+        return (
+            f"the mean of a typical feature is {new.offset:.2f} standard deviations, in training {known.offset:.2f}: "
+            "they look standardised"
+        )
+    shares = f"{new.negative:.0%} of the values are below 0, in training {known.negative:.0%}"
+    if new.negative > _OFTEN and known.negative < _SELDOM:
+        return f"{shares}: they look standardised"
+    if known.negative > _OFTEN and new.negative < _SELDOM and new.zeros < 1.0:
+        return f"{shares}: those of training look standardised"
+    return _other_size(new.root_mean_square, known.root_mean_square, names)
+
+
+def _other_size(new: np.ndarray, known: np.ndarray, names: list[str]) -> str | None:
+    both = np.flatnonzero((new > 0) & (known > 0))
+    if not both.size:
+        return None
+    ratios = new[both] / known[both]
+    factors = {
+        "a typical feature is": (float(np.median(ratios)), _TYPICAL),
+        "taken together, they are": (float(np.linalg.norm(new) / np.linalg.norm(known)), _OVERALL),
+    }
+    if new.size <= PANEL:
+        worst = int(np.argmax(np.abs(np.log(ratios))))
+        factors[f"feature {names[both[worst]]!r} is"] = (float(ratios[worst]), _SINGLE)
+    for what, (factor, most) in factors.items():
+        if not 1.0 / most < factor < most:
+            return f"{what} {factor:,.2g} times as large as in training (root mean squares)"
+    return None

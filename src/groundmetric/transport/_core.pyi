@@ -7,7 +7,7 @@ TypeError, sizes and indices that do not fit ValueError. The GIL is released whi
 import numpy as np
 from numpy.typing import NDArray
 
-from .state import Answers, Bases, Pairs, Points
+from .problem import Answers, Bases, Pairs, Points
 
 _Floats = NDArray[np.float64]
 _Integers = NDArray[np.int64]

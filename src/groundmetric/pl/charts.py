@@ -1,0 +1,418 @@
+"""Charts of results: importance of features, ellipses of metrics, training, scores of methods, flows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import Ellipse, PathPatch, Rectangle
+from matplotlib.path import Path
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+
+from .._internal.types import Learned, MetricLike
+from .._internal.validation import NameIndex, align_by_name
+from ..interpret.axes import ellipse_axes
+from ..metrics import GroundMetric
+from ..metrics.base import Cost
+from . import _read, style
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from ..interpret import Flow
+
+_END = 0.05  # width of the bars at both ends of a flow, relative to the distance between them
+
+
+@style.figure_docs
+def importance(
+    metric: MetricLike | Mapping[str, float] | AnnData,
+    *,
+    n: int = 20,
+    intervals: ArrayLike | None = None,
+    gene_symbols: str | None = None,
+    key: str = "groundmetric",
+    ax: Axes | None = None,
+    show: bool | None = None,
+) -> Axes:
+    """Bars of the `n` most important features, with their shares of the importance.
+
+    Parameters
+    ----------
+    metric : GroundMetric, learner, mapping or AnnData
+        Metric, or fitted learner; mapping (or Series) of names to shares; or AnnData after `tl.learn`, whose genes of
+        the metric are shown.
+    n : int, default=20
+        Number of features.
+    intervals : array-like of shape (2, n_features), False or None, default=None
+        Lower and upper ends of the shares of all features, in their order (or two Series, or a data frame, by the names
+        of the features), drawn as lines; for AnnData also the names of two columns of `var`. None: for AnnData after an
+        ensemble, the range of 95% of its members; False: no lines.
+    {gene_symbols}
+    {key}
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> ax = gm.pl.importance({"ISG15": 0.7, "MX1": 0.2, "ACTB": 0.1}, n=2)
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['ISG15', 'MX1']
+    """
+    shares, names, ends = _shares(metric, intervals, gene_symbols, key)
+    if n < 1 or not shares.size:
+        raise ValueError(f"n is {n} of {shares.size} features: at least one bar is needed")
+    top = np.argsort(-shares, kind="stable")[:n]
+    with style.axes(ax, 0.5 + 0.105 * top.size) as ax:
+        rows, tips = np.arange(top.size), 100 * shares[top]
+        ax.barh(rows, tips, color=style.colour(0), height=0.7)
+        if ends is not None:
+            low, high = 100 * ends[:, top]
+            ax.hlines(rows, low, high, color=style.INK, lw=0.8, capstyle="butt")
+            tips = np.maximum(tips, high)
+        size = style.fitting_size(ax, top.size)
+        text: dict[str, Any] = {"xytext": (2, 0), "textcoords": "offset points", "va": "center_baseline"}
+        for row, share, tip in zip(rows, shares[top], tips, strict=True):
+            ax.annotate(f"{share:.2%}", (tip, row), fontsize=min(6.0, size), **text)
+        ax.set_yticks(rows, [style.short(names[f], 28) for f in top], parse_math=False, fontsize=size)
+        ax.tick_params("y", length=0)
+        ax.spines["left"].set_visible(False)
+        ax.set(xlabel="share of the importance (%)", xlim=(0, 1.18 * tips.max() or 1.0))
+        n_others = shares.size - top.size
+        below = (
+            10.0 * top.size / (72 * style.inches(ax)[1]) if n_others else 0.0
+        )  # room for a line of text below the last bar
+        ax.set_ylim(top.size - 0.5 + below, -0.5)
+        if n_others:
+            others = f"the other {n_others:,}: {max(shares.sum() - shares[top].sum(), 0):.2%}"
+            ax.text(1, 0, others, transform=ax.transAxes, ha="right", va="bottom", fontsize=7)
+    return style.finish(ax, show)
+
+
+def _shares(
+    source: Any, intervals: Any, gene_symbols: str | None, key: str
+) -> tuple[np.ndarray, list[str], np.ndarray | None]:
+    """Return the importance of each feature of a metric, the features' names, and the ends of intervals or None."""
+    column = f"{key}_importance"
+    if _read.is_anndata(source) and (column in source.var or "metric" not in _read.learned_entry(source, key)):
+        values = np.asarray(_read.entry(source, "var", column), dtype=float)
+        features = _read.learned_entry(source, key).get("metric", {}).get("features")
+        used = np.ones(values.size, bool) if features is None else source.var_names.isin([str(f) for f in features])
+        if intervals is None and f"{column}_low" in source.var and f"{column}_high" in source.var:
+            intervals = (f"{column}_low", f"{column}_high")  # of the members of an ensemble
+        if intervals is not None and intervals is not False and all(isinstance(end, str) for end in intervals):
+            intervals = [_read.entry(source, "var", end) for end in intervals]
+        ends, genes = _ends(intervals, list(source.var_names)), _read.gene_names(source, gene_symbols)
+        return values[used], [genes[k] for k in np.flatnonzero(used)], None if ends is None else ends[:, used]
+    if hasattr(source, "items") and not isinstance(source, GroundMetric):
+        items = dict(source.items())
+        values, names = np.array(list(items.values()), dtype=float), [str(name) for name in items]
+    else:  # for AnnData, learned on an _read.entry of obsm
+        metric = _read.metric_of(source, key)
+        values, names = metric.importance(), _read.feature_names(metric)
+    return values, names, _ends(intervals, names)
+
+
+def _ends(intervals: Any, names: list[str]) -> np.ndarray | None:
+    """Return lower and upper ends, (2, n_features), matched to the features by name if they have names."""
+    if intervals is None or intervals is False:
+        return None
+    index, size = NameIndex(names, None, items="features"), len(names)
+    if hasattr(intervals, "columns"):  # a data frame with a column for each feature
+        intervals = align_by_name(intervals.T, index, "intervals").T
+    elif not isinstance(intervals, np.ndarray):
+        intervals = [align_by_name(end, index, "intervals") for end in intervals]
+    ends = np.asarray(intervals, dtype=float)
+    if ends.shape != (2, size):
+        raise ValueError(f"intervals have shape {ends.shape}: expected lower and upper ends of {size}, (2, {size})")
+    return ends
+
+
+@style.figure_docs
+def ellipse(
+    metrics: MetricLike | AnnData | Mapping[str, MetricLike | AnnData],
+    *,
+    features: Sequence[str | int] | None = None,
+    variances: ArrayLike | None = None,
+    key: str = "groundmetric",
+    ax: Axes | None = None,
+    show: bool | None = None,
+) -> Axes:
+    """Ellipses of the matrices M of metrics on two features, scaled to a longest half axis of 1.
+
+    The extent of the ellipse along a direction is the weight of the direction; the grey circle weighs all directions
+    equally. With the `variances` of the features, weights are in units of the data's spread, and do not depend on the
+    units of features. A metric on more than two features is restricted to points that differ in the two `features`.
+
+    Parameters
+    ----------
+    metrics : GroundMetric, learner, AnnData or mapping
+        Metric, fitted learner, or AnnData after `tl.learn`; or a mapping of names to several, which are listed in a
+        legend.
+    features : pair of str or int, or None, default=None
+        The two features, by name or number. None: those of a metric on two.
+    variances : array-like of shape (2,) or None, default=None
+        Variances of the two features. None: for AnnData those of the training cells, else weights are in the features'
+        own units.
+    {key}
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> metric = gm.GroundMetric([[2.0, 0.0], [0.0, 1.0]], features=["ISG15", "MX1"])
+    >>> gm.pl.ellipse(metric).get_xlabel()
+    'ISG15 (relative weight)'
+    """
+    named = metrics if isinstance(metrics, Mapping) else {"learned": metrics}
+    learned = {name: _read.metric_of(given, key) for name, given in named.items()}
+    planes = {name: _plane(name, metric, features) for name, metric in learned.items()}
+    if variances is None and _read.is_anndata(metrics) and learned["learned"].variances is not None:
+        variances = learned["learned"].variances[planes["learned"]]
+    spread = np.sqrt((1.0, 1.0) if variances is None else variances)
+    with style.axes(ax) as ax:
+        ax.add_patch(Ellipse((0, 0), 2, 2, fc="none", ec=style.INK, lw=0.6, alpha=0.4))
+        for k, (name, metric) in enumerate(learned.items()):
+            matrix = metric.matrix()[np.ix_(planes[name], planes[name])]
+            major, minor, angle = ellipse_axes(matrix * np.outer(spread, spread))
+            look: dict[str, Any] = {"fc": "none", "ec": style.colour(k), "lw": 1.3, "label": name}
+            ax.add_patch(Ellipse((0, 0), 2 * major, 2 * minor, angle=angle, **look))
+            names = [_read.feature_names(metric)[f] for f in planes[name]]
+        ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
+        unit = "relative weight" if variances is None else "relative weight × spread"
+        ax.set(xlabel=f"{style.short(names[0], 20)} ({unit})", ylabel=f"{style.short(names[1], 20)} ({unit})")
+        if isinstance(metrics, Mapping):
+            lines = [Line2D([], [], color=style.colour(k), label=style.short(name)) for k, name in enumerate(named)]
+            style.legend_above(ax, {"": lines}, length=2.0)
+    return style.finish(ax, show)
+
+
+def _plane(name: str, metric: GroundMetric, features: Sequence[str | int] | None) -> list[int]:
+    """Return the positions of the two features; raise if there is no ellipse."""
+    if metric.cost is Cost.MANHATTAN:
+        raise ValueError(f"metric {name!r} has Manhattan costs: points at one distance are not on an ellipse")
+    names = _read.feature_names(metric)
+    if features is not None:
+        return _read.two_features(names, features)
+    if metric.n_features != 2:
+        top = tuple(names[f] for f in np.argsort(-metric.importance(), kind="stable")[:2])
+        raise ValueError(
+            f"metric {name!r} has {metric.n_features} features: an ellipse needs two; name them, e.g. features={top!r}"
+        )
+    return [0, 1]
+
+
+@style.figure_docs
+def history(
+    record: Learned | Mapping[str, Any] | AnnData,
+    *,
+    key: str = "groundmetric",
+    ax: Axes | None = None,
+    show: bool | None = None,
+) -> Axes:
+    """Training: held-out scores of the views of an ensemble, or a single learner epoch by epoch.
+
+    Of an ensemble: the held-out score of each view and of all together, against guessing (dashed). Of a single learner:
+    the loss of held-out triplets if there are any (`stopping`), with the loss of training triplets and a mark at the
+    selected epoch; otherwise the share of active triplets (within the margin), which alone contribute to the gradient.
+
+    Parameters
+    ----------
+    record : learner, ensemble, mapping or AnnData
+        Fitted learner or its `history_`; fitted ensemble or predictor; or AnnData after `tl.learn`.
+    {key}
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> ax = gm.pl.history({"active": [0.9, 0.5]})
+    >>> ax.lines[0].get_ydata().tolist()
+    [90.0, 50.0]
+    """
+    views = None
+    if _read.is_anndata(record):
+        results = _read.entry(record, "uns", key)
+        epochs, stored = results.get("history"), results.get("ensemble")
+        if stored is not None:
+            views = stored["views"], stored["score"], stored["chance"], "classes" in stored
+    else:
+        ensemble: Any = getattr(record, "ensemble_", record)
+        epochs = getattr(record, "history_", record)
+        if hasattr(ensemble, "chance_"):
+            views = ensemble.fitted_.view_scores, ensemble.score_, ensemble.chance_, bool(ensemble.classes_.size)
+    if views is not None:
+        return style.finish(_draw_views(ax, *views), show)
+    if not isinstance(epochs, Mapping):
+        raise TypeError(f"{type(record).__name__} has no history: give a fitted learner, its history_, or AnnData")
+    if "active" not in epochs or not len(epochs["active"]):
+        raise ValueError("the history has no epochs: it needs the share of active triplets of each, 'active'")
+    return style.finish(_draw_epochs(ax, epochs), show)
+
+
+def _draw_views(ax: Axes | None, views: Mapping[str, float], score: float, chance: float, of_classes: bool) -> Axes:
+    scores = {str(name): float(value) for name, value in views.items()}
+    rows = {"all views": float(score), **dict(sorted(scores.items(), key=lambda item: -item[1]))}
+    with style.axes(ax, 0.5 + 0.2 * len(rows)) as ax:
+        guessing = ax.axvline(float(chance), color=style.INK, lw=0.6, ls="--", label="guessing")
+        for row, value in enumerate(rows.values()):
+            shade = style.colour(0) if row == 0 else style.INK
+            ax.plot([float(chance), value], [row, row], color=shade, lw=0.8, alpha=0.5)
+            ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
+        _name_rows(ax, list(rows))
+        ax.set_xlabel(f"held-out {'log-probability' if of_classes else 'log-likelihood'} per sample")
+        ax.margins(x=0.08)
+        style.legend_above(ax, {"": [guessing]}, length=2.4)
+    return ax
+
+
+def _draw_epochs(ax: Axes | None, epochs: Mapping[str, Any]) -> Axes:
+    held_out = np.asarray(epochs.get("validation_loss", np.nan), dtype=float)
+    active = np.asarray(epochs["active"], dtype=float)
+    numbers = np.arange(1, active.size + 1)
+    with style.axes(ax) as ax:
+        if np.isfinite(held_out).any():
+            best = int(np.nanargmin(held_out))
+            lines = ax.plot(numbers, held_out, color=style.colour(0), label="held out")
+            lines += ax.plot(numbers, np.asarray(epochs["loss"]), color=style.colour(1), ls="--", label="training")
+            lines += ax.plot(
+                best + 1, held_out[best], "o", color=style.colour(0), ms=4, label="selected", clip_on=False
+            )
+            ax.set(ylabel="loss per triplet", ylim=(0, None))
+            style.legend_above(ax, {"": lines}, length=2.4)
+        else:
+            ax.plot(numbers, 100 * active, color=style.colour(0))
+            ax.set(ylabel="active triplets, within the margin (%)", ylim=(0, None))
+            if active[-1] == 0.0:
+                text = "nothing is left to learn:\nno triplet is within the margin"
+                ax.text(0.98, 0.96, text, transform=ax.transAxes, ha="right", va="top", fontsize=7)
+                ax.set_ylim(0, max(ax.get_ylim()[1], 10.0))  # a line at 0 alone gives no scale
+        ax.set(xlabel="epoch", xlim=(1, max(active.size, 2)))
+        ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
+    return ax
+
+
+def _name_rows(ax: Axes, names: Sequence[str]) -> None:
+    ax.set_yticks(np.arange(len(names)), [style.short(name, 28) for name in names], parse_math=False)
+    ax.tick_params("y", length=0)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+
+
+@style.figure_docs
+def scores(
+    rows: Mapping[str, Sequence[float | None]],
+    *,
+    reference: float | None = None,
+    name: str = "balanced accuracy",
+    ax: Axes | None = None,
+    show: bool | None = None,
+) -> Axes:
+    """Scores of several methods with their intervals, the first in colour.
+
+    Parameters
+    ----------
+    rows : dict
+        By name, the value and the lower and upper end of its interval; if an end is None or NaN, no interval is drawn.
+    reference : float or None, default=None
+        Value that is drawn as a dashed line, e.g. the score of guessing.
+    name : str, default="balanced accuracy"
+        Label of the axis.
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> ax = gm.pl.scores({"learned": (0.9, 0.8, 0.95), "Euclidean": (0.6, None, None)}, reference=0.5)
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['learned', 'Euclidean']
+    """
+    if not rows:
+        raise ValueError("rows are empty: at least one is needed")
+    with style.axes(ax, 0.5 + 0.2 * len(rows)) as ax:
+        if reference is not None:
+            ax.axvline(reference, color=style.INK, lw=0.6, ls="--")
+        for row, ends in enumerate(rows.values()):
+            value, low, high = (np.nan if end is None else float(end) for end in ends)
+            shade = style.colour(0) if row == 0 else style.INK
+            ax.plot([low, high], [row, row], color=shade, lw=1.3)
+            ax.plot(value, row, "o", color=shade, ms=4.5, gid=f"score-{row}")
+        _name_rows(ax, list(rows))
+        ax.set_xlabel(name)
+    return style.finish(ax, show)
+
+
+@style.figure_docs
+def flow(
+    result: Flow,
+    *,
+    least: float = 1e-3,
+    ax: Axes | None = None,
+    show: bool | None = None,
+) -> Axes:
+    """Flow of mass between kinds of points: bands as wide as the mass, darker for longer distances.
+
+    Parameters
+    ----------
+    result : Flow
+        Result of `interpret.flow`.
+    least : float, default=0.001
+        Smallest mass of a band or kind that is drawn.
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
+    >>> result = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
+    >>> gm.pl.flow(result).get_xlabel()
+    'mean distance 0.75; 100% stays with its kind'
+    """
+    mass, distance = result.mass, result.distance
+    shown = (mass >= least) & np.isfinite(distance)
+    norm, cmap = Normalize(0.0, float(distance[shown].max(initial=0.0)) or 1.0), mpl.colormaps["viridis_r"]
+    left, right = _bar_starts(mass.sum(axis=1)), _bar_starts(mass.sum(axis=0))
+    # Bands are stacked in the same order at both ends, so that none cross beside a bar.
+    tops_left = left[:, None] + np.cumsum(mass, axis=1) - mass
+    tops_right = right + np.cumsum(mass, axis=0) - mass
+    with style.axes(ax) as ax:
+        for r, c in np.argwhere(shown):
+            path = _band(tops_left[r, c], tops_right[r, c], mass[r, c])
+            ax.add_patch(PathPatch(path, fc=cmap(norm(distance[r, c])), ec="none", alpha=0.75))
+        style.add_colorbar(ax, mpl.cm.ScalarMappable(norm, cmap), "distance", pad=0.02, shrink=0.9)
+        names = [style.short(value, 20) for value in result.values]
+        # Names at both sides take at most three quarters of the width (0.9 of the style.axes, before the layout).
+        needed = (max(style.text_width(name, 6.5) for name in names) / 72 + 0.05) / (0.9 * style.inches(ax)[0])
+        share = min(needed, 0.375)
+        margin, size = share / (1.0 - 2.0 * share) + _END, 6.5 * share / needed
+        for x, starts, heights, side in ((0.0, left, mass.sum(axis=1), -1), (1.0, right, mass.sum(axis=0), 1)):
+            for k in np.flatnonzero(heights >= least).tolist():
+                ax.add_patch(Rectangle((x - _END / 2, starts[k]), _END, heights[k], fc=style.colour(k), lw=0))
+                ax.text(x + side * _END, starts[k] + heights[k] / 2, names[k], parse_math=False, va="center",
+                        ha="left" if side == 1 else "right", fontsize=size, color=style.INK)  # fmt: skip
+        lowest = max(left[-1] + mass[-1].sum(), right[-1] + mass[:, -1].sum())
+        ax.set(xlim=(-margin, 1.0 + margin), ylim=(lowest, 0.0), yticks=[])
+        ax.set_xticks([0, 1], [style.short(result.source, 16), style.short(result.target, 16)], parse_math=False)
+        ax.tick_params("x", length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_xlabel(f"mean distance {result.value:.3g}; {result.kept:.0%} stays with its kind")
+    return style.finish(ax, show)
+
+
+def _bar_starts(heights: np.ndarray) -> np.ndarray:
+    """Return the start of each kind's bar, with gaps of 2 % of the mass after kinds that have any."""
+    gaps = 0.02 * np.concatenate([[0], np.cumsum(heights[:-1] > 0)])
+    return np.concatenate([[0.0], np.cumsum(heights)[:-1]]) + gaps
+
+
+def _band(top_left: float, top_right: float, size: float) -> Path:
+    x0, x1 = _END / 2, 1.0 - _END / 2
+    there = [(x0, top_left), (0.5, top_left), (0.5, top_right), (x1, top_right)]
+    back = [(x, y + size) for x, y in reversed(there)]
+    curve = [Path.CURVE4] * 3
+    return Path([*there, *back, there[0]], [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY])

@@ -1,0 +1,365 @@
+"""Scatter plots: points of distributions, cells, and samples by their distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import patheffects
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from .._internal.types import LabelsLike, MetricLike
+from .._internal.validation import NameIndex, align_by_name, align_square_by_name, carries_names
+from ..distributions import Distributions, as_distributions
+from ..interpret.axes import classical_scaling, principal_axes
+from . import _read, style
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+_ONE_AXIS = 0.95  # share of the variance from which the first principal axis is shown alone
+_NUMBERED = 8  # number of classes above which colours alone cannot be told apart
+_MDS = ("MDS axis 1", "MDS axis 2")  # in units of the distance
+
+
+@style.figure_docs
+def points(
+    D: Distributions,
+    y: LabelsLike,
+    *,
+    features: Sequence[str | int] = (0, 1),
+    n: int = 1000,
+    palette: style.Palette = None,
+    ax: Axes | None = None,
+    show: bool | None = None,
+) -> Axes:
+    """Scatter plot of the points of all distributions along two features, coloured by class.
+
+    Parameters
+    ----------
+    D : Distributions
+        Distributions whose points are drawn.
+    y : array-like of shape (n_distributions,)
+        Class of each distribution.
+    features : pair of int or str, default=(0, 1)
+        Features along the horizontal and the vertical axis, by number or name.
+    n : int, default=1000
+        Largest number of points that are drawn: a random choice, the same in every call.
+    {palette}
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> gm.pl.points(D, y).get_xlabel()
+    'signal'
+    """
+    D = as_distributions(D)
+    classes = style.classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
+    names = D.features or [f"feature {k}" for k in range(D.shape[1])]
+    chosen = _read.two_features(names, features)
+    with style.axes(ax) as ax:
+        xy = D.points[:, chosen]
+        _scatter(ax, xy.toarray() if sparse.issparse(xy) else xy, classes, D.sizes, n)
+        ax.set(xlabel=names[chosen[0]], ylabel=names[chosen[1]])
+        style.legend_above(ax, {"": style.dots(classes)})
+    return style.finish(ax, show)
+
+
+@style.figure_docs
+def projection(
+    metric: MetricLike,
+    D: Distributions,
+    y: LabelsLike,
+    *,
+    n: int = 1000,
+    palette: style.Palette = None,
+    ax: Axes | None = None,
+    show: bool | None = None,
+) -> Axes:
+    """Scatter plot of points in the learned space along its principal axes, coloured by class.
+
+    A rotation of the components leaves the metric unchanged, so single components have no meaning, but the principal
+    axes of the projected points do. If the first axis has at least 95 % of the variance, a histogram along it is
+    drawn.
+
+    Parameters
+    ----------
+    metric : GroundMetric or learner
+        Metric, or fitted learner, that projects the points.
+    D : Distributions
+        Distributions whose points are drawn.
+    y : array-like of shape (n_distributions,)
+        Class of each distribution.
+    n : int, default=1000
+        Largest number of points of a scatter plot: a random choice, the same in every call. A histogram counts all.
+    {palette}
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> gm.pl.projection(gm.GroundMetric([[1.0, 0.0]]), D, y).get_xlabel()
+    'learned axis 1 (100% of variance)'
+    """
+    D = as_distributions(D)
+    classes = style.classes_of(align_by_name(y, D.name_index, "y"), len(D), palette)
+    z, shares = principal_axes(_read.metric_of(metric).project(D))
+    with style.axes(ax) as ax:
+        ax.set_xlabel(style.axis_name(ax, 1, shares[0]))
+        if shares.size == 1 or shares[0] >= _ONE_AXIS:
+            codes, edges = np.repeat(classes.codes, D.sizes), np.histogram_bin_edges(z[:, 0], 60).tolist()
+            for c, shade in enumerate(classes.colours):
+                ax.hist(z[codes == c, 0], edges, histtype="stepfilled", fc=shade, alpha=0.3)
+                ax.hist(z[codes == c, 0], edges, histtype="step", ec=shade, lw=1.0)
+            ax.set_ylabel("points")
+            ax.locator_params("x", nbins=6)
+            style.legend_above(ax, {"": style.boxes(classes, 0.3)})
+        else:
+            _scatter(ax, z, classes, D.sizes, n)
+            ax.set_ylabel(style.axis_name(ax, 2, shares[1]))
+            ax.set_aspect("equal", adjustable="datalim")
+            style.legend_above(ax, {"": style.dots(classes)})
+    return style.finish(ax, show)
+
+
+def _scatter(ax: Axes, xy: np.ndarray, classes: style.Classes, sizes: np.ndarray, n: int) -> None:
+    """Draw at most `n` points, the same in every run, in random order so that no class covers another."""
+    codes = np.repeat(classes.codes, sizes)
+    shown = np.random.RandomState(0).permutation(codes.size)[:n]
+    ax.scatter(xy[shown, 0], xy[shown, 1], s=3, c=[classes.colours[c] for c in codes[shown]], lw=0, alpha=0.8)
+
+
+@style.figure_docs
+def cells(
+    adata: AnnData,
+    *,
+    color: str | Sequence[str] | None = None,
+    basis: str | None = None,
+    palette: style.Palette = None,
+    key: str = "groundmetric",
+    ax: Axes | Sequence[Axes] | np.ndarray | None = None,
+    show: bool | None = None,
+) -> Axes | list[Axes]:
+    """Scatter plot of cells, coloured by condition, cell type, a number, or the expression of a gene.
+
+    More than 8 classes are numbered, in the legend and on the map. If the first principal axis of the learned space has
+    at least 95 % of the variance, cells are drawn along it, with a row for each class.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells, e.g. after `tl.learn`.
+    color : str, sequence of str or None, default=None
+        Column of `obs` or a gene; several give a panel each. None: the label that was learned.
+    basis : str or None, default=None
+        Coordinates in `obsm`; None: "X_umap", or else the principal axes of the learned space,
+        `obsm["X_<key>"]`.
+    {palette}
+    {key}
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> adata = gm.datasets.make_cohort(2, 20, 150, random_state=0)
+    >>> adata.obsm["X_umap"] = adata.X[:, :2].toarray()
+    >>> gm.pl.cells(adata, color="cell_type").get_xlabel()
+    'UMAP 1'
+    """
+    colors: Any = _read.learned_label(adata, key) if color is None else color
+    name = _read.basis_of(adata, basis, ("X_umap", f"X_{key}"))
+    if name is None:
+        raise ValueError(f"adata.obsm has neither 'X_umap' nor 'X_{key}': name a basis of {sorted(adata.obsm.keys())}")
+    xy = np.asarray(_read.entry(adata, "obsm", name))
+    axes_shown: Any = _read.axis_names(name)
+    if name == f"X_{key}":
+        xy, axes_shown = principal_axes(xy)
+    if isinstance(colors, str) or not colors:
+        drawn: Any = _draw_cells(ax, xy, axes_shown, _read.colouring(adata, colors, palette), str(colors))
+    else:
+        by_name = {color: _read.colouring(adata, color, palette) for color in colors}
+        sizes = np.array([_figure_size(coloured) for coloured in by_name.values()]).max(axis=0)
+        drawn = style.draw_panels(lambda panel, c: _draw_cells(panel, xy, axes_shown, by_name[c], c), colors, ax, sizes)
+    return style.finish(drawn, show)
+
+
+def _figure_size(coloured: style.Classes | style.Numbers) -> tuple[float, float]:
+    """Return width and height of a figure, in inches, with room for a legend beside the map."""
+    if isinstance(coloured, style.Numbers):
+        return 3.3, 2.6
+    width = max(style.text_width(style.short(name, 24)) for name in coloured.names) / 72
+    return max(3.3, 2.9 + width) if len(coloured) > _NUMBERED else 3.3, max(2.6, style.LEGEND_ROW * (len(coloured) + 2))
+
+
+def _draw_cells(ax: Any, xy: np.ndarray, names: Any, coloured: style.Classes | style.Numbers, title: str) -> Axes:
+    """Draw one panel; `names` of the axes are text, or shares of the variance in the learned space."""
+    learned = isinstance(names, np.ndarray)
+    on_a_line = learned and (names.size == 1 or names[0] >= _ONE_AXIS)
+    random = np.random.RandomState(0)  # the same figure in every run
+    x = xy[:, 0]
+    if on_a_line:  # a row for each class, with the first on top, in which cells are spread
+        y = random.uniform(-0.4, 0.4, x.size) - (0 if isinstance(coloured, style.Numbers) else coloured.codes)
+    else:
+        y = xy[:, 1]
+    order = random.permutation(x.size)  # so that no class covers another
+    width, height = _figure_size(coloured)
+    with style.axes(ax, height, width) as ax:
+        look: dict[str, Any] = {"s": np.clip(6000 / x.size, 0.4, 8.0), "lw": 0, "rasterized": x.size > 5000}
+        if isinstance(coloured, style.Numbers):
+            marks = ax.scatter(x[order], y[order], c=coloured.values[order], cmap="viridis", **look)
+            style.add_colorbar(ax, marks, shrink=0.8)
+        else:
+            ax.scatter(x[order], y[order], c=np.array(coloured.colours)[coloured.codes[order]], **look)
+            _legend_beside(ax, np.column_stack([x, y]), coloured)
+        if on_a_line:
+            ax.spines["left"].set_visible(False)
+        else:
+            ax.set_aspect("equal", adjustable="datalim")
+            ax.set_ylabel(style.axis_name(ax, 2, names[1]) if learned else names[1])
+        ax.set(xlabel=style.axis_name(ax, 1, names[0]) if learned else names[0], xticks=[], yticks=[], title=title)
+    return ax
+
+
+def _legend_beside(ax: Axes, xy: np.ndarray, classes: style.Classes) -> None:
+    """Add a legend to the right; more than 8 classes have numbers, which are written on the map as well."""
+    entries = style.dots(classes)
+    numbered = len(classes) > _NUMBERED
+    for c, (handle, name) in enumerate(zip(entries, classes.names, strict=True)):
+        handle.set_label(f"{c + 1} {style.short(name, 24)}" if numbered else style.short(name, 24))
+        if numbered:
+            x, y = np.median(xy[classes.codes == c], axis=0)
+            halo = [patheffects.withStroke(linewidth=1.5, foreground="white")]
+            ax.text(x, y, str(c + 1), ha="center", va="center", fontsize=6, path_effects=halo)
+    size = min(7.0, 0.7 * 72 * style.inches(ax)[1] / len(entries))
+    n_columns = 1 if size >= 4 else 2
+    ax.legend(handles=entries, ncols=n_columns, fontsize=min(7.0, size * n_columns), loc="center left",
+              bbox_to_anchor=(1.0, 0.5), borderaxespad=0.5)  # fmt: skip
+
+
+@style.figure_docs
+def embedding(
+    distances: ArrayLike | AnnData,
+    y: LabelsLike | None = None,
+    *,
+    color: str | Sequence[str] | None = None,
+    basis: str | None = None,
+    obsp: str | None = None,
+    train: LabelsLike | None = None,
+    palette: style.Palette = None,
+    key: str = "groundmetric",
+    ax: Axes | Sequence[Axes] | np.ndarray | None = None,
+    show: bool | None = None,
+) -> Axes | list[Axes]:
+    """Scatter plot of samples by their distances, coloured by class (or, for AnnData, by a number).
+
+    Parameters
+    ----------
+    distances : array of shape (n, n) or (n, 2), or AnnData
+        Distances, for positions by classical multidimensional scaling; positions; or AnnData with a row per sample
+        (`tl.samples`), or of the cells after `tl.learn` with an ensemble.
+    y : array-like of shape (n,)
+        Labels. A Series or dict is matched by name to the rows of `distances` if that is a data frame.
+    color : str, sequence of str or None
+        For AnnData, the column of `obs`, or the gene, to colour by; several give a panel each. None: the label that was
+        learned.
+    basis : str or None
+        For AnnData, the positions in `obsm`; None: "X_umap", or else those of the distances.
+    obsp : str or None
+        For AnnData, the entry of `obsp`. None: "<key>_distances", which after an ensemble are out of bag between
+        training samples.
+    train : array-like, str or None
+        Samples of the training set (a mask, row numbers, or a column of `obs`) are filled, the others hollow. A mask
+        with names is matched by name.
+    {palette}
+    {key}
+    {end}
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.synth_2d(random_state=0)
+    >>> gm.pl.embedding(gm.pairwise_distances(D), y).get_xlabel()
+    'MDS axis 1'
+    """
+    if not _read.is_anndata(distances):
+        index = NameIndex.of(distances)
+        if np.ndim(distances) != 2 or np.shape(distances)[1] not in (2, np.shape(distances)[0]):
+            expected = "a square matrix, or positions of two columns"
+            raise ValueError(f"distances have shape {np.shape(distances)}: expected {expected}")
+        if np.shape(distances)[0] == np.shape(distances)[1]:
+            xy, names = classical_scaling(align_square_by_name(distances, index, "distances")), _MDS
+        else:
+            xy, names = np.asarray(distances), ("axis 1", "axis 2")
+        coloured: style.Classes | style.Numbers = style.classes_of(align_by_name(y, index, "y"), len(xy), palette)
+        drawn: Any = _draw_samples(ax, xy, names, coloured, _mask(train, index), "")
+        return style.finish(drawn, show)
+    samples = _read.as_samples(distances, key)
+    colors: Any = (_read.learned_label(samples, key) if y is None else y) if color is None else color
+    name = _read.basis_of(samples, basis, () if obsp is not None else ("X_umap",))
+    if name is None:
+        xy, names = classical_scaling(_read.distances_of(samples, key, obsp)[0]), _MDS
+    else:
+        xy, names = np.asarray(_read.entry(samples, "obsm", name))[:, :2], _read.axis_names(name)
+    train = _read.entry(samples, "obs", train).to_numpy(dtype=bool) if isinstance(train, str) else train
+    train = _mask(train, NameIndex(list(samples.obs_names), items="samples"))
+    if isinstance(colors, str) or not colors:
+        drawn = _draw_samples(ax, xy, names, _read.colouring(samples, colors, palette), train, str(colors))
+    else:
+        by_name = {color: _read.colouring(samples, color, palette) for color in colors}
+        drawn = style.draw_panels(
+            lambda panel, c: _draw_samples(panel, xy, names, by_name[c], train, c, titled=True), colors, ax, (3.3, 2.6)
+        )
+    return style.finish(drawn, show)
+
+
+def _mask(train: Any, index: NameIndex) -> Any:
+    """Return the mask (or row numbers) of training samples; a mask with names is matched by name."""
+    return np.asarray(align_by_name(train, index, "train")) if carries_names(train) else train
+
+
+def _draw_samples(
+    ax: Any,
+    xy: np.ndarray,
+    names: tuple[str, str],
+    coloured: style.Classes | style.Numbers,
+    train: Any,
+    title: str,
+    *,
+    titled: bool = False,
+) -> Axes:
+    """Draw one panel, with its legend (with the title, if `titled`) or colour bar."""
+    filled = np.zeros(len(xy), bool)
+    filled[slice(None) if train is None else train] = True
+    groups = {} if train is None else {"": [style.dot("training", face=style.INK), style.dot("test", face="none")]}
+    with style.axes(ax) as ax:
+        if isinstance(coloured, style.Numbers):
+            cmap = mpl.colormaps["viridis"].with_extremes(bad=style.MISSING)
+            marks = ax.scatter(*xy.T, c=coloured.values, s=20, cmap=cmap, lw=0.9, plotnonfinite=True, gid="marks")
+            shades = marks.to_rgba(coloured.values)
+            marks.set_edgecolor(shades.tolist())
+            marks.set_facecolor(np.where(filled[:, None], shades, 0.0).tolist())
+            style.add_colorbar(ax, marks, title).ax.set_gid("legend")
+        else:
+            for c, (colour, marker) in enumerate(zip(coloured.colours, coloured.markers, strict=True)):
+                # Later classes are smaller: if marks coincide, all are visible. The id is that of the group in an SVG,
+                # by which a page finds the marks in the order of the samples.
+                look: dict[str, Any] = {"s": (24, 17, 10)[c % 3], "marker": marker, "ec": colour, "lw": 0.9}
+                for chosen, face, kind in ((filled, colour, "filled"), (~filled, "none", "hollow")):
+                    ax.scatter(*xy[chosen & (coloured.codes == c)].T, fc=face, gid=f"marks-{kind}-{c}", **look)
+            groups = {f"{style.short(title, 16)}:": style.dots(coloured, shapes=True), **groups}
+        if groups:
+            style.legend_above(ax, groups, titles=titled)
+        ax.set(xlabel=names[0], ylabel=names[1])
+        ax.set_aspect("equal", adjustable="datalim")
+        if names is _MDS:
+            ax.locator_params(nbins=5 if style.inches(ax)[0] > 2 else 3)
+        else:  # other positions have no unit
+            ax.set(xticks=[], yticks=[])
+    return ax
