@@ -61,10 +61,8 @@ def test_findings_are_lines_for_people_or_json_for_machines(files, tmp_path, cap
     told = capsys.readouterr()
     assert told.out.startswith("learned from    6 samples (3 control, 3 disease)")
     assert [line[:16].strip() for line in told.out.splitlines()] == [
-        "learned from", "cell numbers", "features", "training", "held out", "members", "most important", "warning",
-        "warning",
+        "learned from", "cell numbers", "features", "training", "held out", "members", "most important",
     ]  # fmt: skip
-    assert "Few samples: control has 3 samples" in told.out
     assert "loss" not in told.out
     assert "\r" not in told.err  # no progress bar where there is no terminal
     assert "reading" in told.err.splitlines()[0]
@@ -151,7 +149,7 @@ def test_values_on_another_scale_need_force(files, capsys):
     told = capsys.readouterr()
     assert told.out == ""
     assert "on another scale than the values of training: they are whole numbers" in told.err
-    assert "(--force)" in told.err
+    assert "--force" in told.err
 
 
 def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_path, capsys):
@@ -161,7 +159,7 @@ def test_force_is_about_the_scale_only_and_replace_about_the_folder(files, tmp_p
     assert "exists: give another folder, or give --replace" in capsys.readouterr().err
     assert cli.main([*command, "--replace"]) == 0
     assert cli.main([*command, "--replace", "--layer", "counts"]) == 2
-    assert "(--force)" in capsys.readouterr().err
+    assert "--force" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("always")
@@ -225,18 +223,19 @@ def test_samples_that_were_learned_from_get_no_label(files, capsys):
     [
         ({"--sample": "smaple"}, "--sample is 'smaple', but obs has no such column: there are 'sample', "),
         ({"--label": "Condition"}, "--label is 'Condition', but obs has no such column: there are 'condition', "),
-        ({"--label": "cell_type"}, "sample 'S01' has labels"),
+        ({"--label": "cell_type"}, "--label is 'cell_type', but sample 'S01' has"),
         ({"--label": "patient"}, "left out: drop the label, or give --method ggml"),
         ({"--label": "patient", "--method": "ggml"}, "every class has a single distribution"),
         ({"--group": "persons"}, "--group is 'persons', but obs has no such column"),
-        ({"--method": "ensemble", "--strength": "1"}, "--strength is 1.0, which needs a single learner"),
+        ({"--method": "ensemble", "--strength": "1"}, "--strength is 1.0, which is an option of --method ggml"),
         ({"--layer": "count"}, "--layer is 'count', but layers has no such entry: there are 'counts'"),
         ({"--rep": "X_pca"}, "--rep is 'X_pca', but obsm has no such entry: there are none"),
         ({"--genes": "variances"}, "--genes is 'variances', which is neither a rule nor a column of var: there are"),
         ({"--cell-type": "kind"}, "--cell-type is 'kind', but obs has no such column"),
-        ({"--components": "1000"}, "--components is 1000, but there are only"),
+        ({"--components": "1000", "--method": "ggml"}, "--components is 1000, but there are only"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::groundmetric.tl.CohortWarning")
 def test_wrong_names_are_one_line_with_what_there_is(files, tmp_path, change, message, capsys):
     options = dict(zip(LEARN[::2], LEARN[1::2], strict=True)) | {"--epochs": "1"} | change
     command = ["learn", str(files / "cells.h5ad"), *(word for pair in options.items() for word in pair)]

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -120,11 +121,13 @@ def test_many_numbers_are_compared_by_thirds_and_few_values_by_value():
     number = cells.obs["sample"].cat.codes.to_numpy()
     cells.obs["age"], cells.obs["grade"] = 20.0 + 3 * number, number % 3
     for label, names in (("age", ["age above 38", "age up to 29", "age 29 to 38"]), ("grade", ["0", "1", "2"])):
-        gm.tl.learn(cells, "sample", label, target="ordered", n_members=1, max_epochs=1, genes="all")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", gm.tl.CohortWarning)
+            gm.tl.learn(cells, "sample", label, target="ordered", n_members=1, max_epochs=1, genes="all")
         run = Run(cells, gm.tl.samples(cells), cells, {})
         assert set(run.classes) == set(names)
         low, high = run.stored.labels.min(), run.stored.labels.max()
         assert len(set(run.classes[run.stored.labels == low]) & set(run.classes[run.stored.labels == high])) == 0
         assert np.all(run.classes.value_counts() >= 3)
-        warnings = collect(run, evaluation=False).warnings
-        assert "has 3 samples" in next(note.text for note in warnings if note.title == "Few samples")
+        notes = collect(run, evaluation=False).warnings
+        assert "has 3 samples" in next(note.text for note in notes if note.title == "Few samples")

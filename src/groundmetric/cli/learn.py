@@ -23,7 +23,6 @@ from .options import (
     labels,
     log,
     new_folder,
-    note_text,
     number,
     plain,
     print_findings,
@@ -134,21 +133,9 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "cell_numbers": without_nan({name: plain(value) for name, value in entry["cell_numbers"].items()}),
         **course,
         "importance": get.importance(cells)["importance"].head(TOP).to_dict(),
-        "warnings": _warnings(cells, samples),
         "seconds": round(learned, 3),
         "files": files,
     }  # fmt: skip
-
-
-def _warnings(cells: Any, samples: Any) -> list[dict[str, Any]]:
-    """Return the warnings about the cohort that the report shows as well."""
-    from ..report.collect import notes_data, sample_table, sample_warnings, training_warnings
-    from ..report.run import Run
-
-    run = Run(cells, samples, None, {})
-    distances = samples.obsp["groundmetric_distances"]
-    notes = sample_warnings(sample_table(run), run.label_key, run.sample_key, run.group_key, distances)
-    return notes_data([*notes, *training_warnings(run)])
 
 
 def _label_counts(entry: dict[str, Any]) -> dict[str, int]:
@@ -206,8 +193,7 @@ def summary(findings: dict[str, Any]) -> str:
         **(_of_ensemble(findings) if "held_out" in findings else _of_epochs(findings)),
         "most important": ", ".join(f"{name} {share:.1%}" for name, share in findings["importance"].items()),
     }
-    lines = [f"{name:<16}{text}" for name, text in facts.items()]
-    return "\n".join([*lines, *(f"{'warning':<16}{note_text(note)}" for note in findings["warnings"])])
+    return "\n".join(f"{name:<16}{text}" for name, text in facts.items())
 
 
 def _of_ensemble(findings: dict[str, Any]) -> dict[str, str]:

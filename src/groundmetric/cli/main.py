@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from . import demo, evaluate, learn, predict, report
-from .options import OPTION_OF, as_options, log
+from .options import OPTION_OF, as_options, log, with_options
 
 # Modules with a function `add`, which adds the command to the parser. `--help` imports nothing else.
 COMMANDS = (demo, evaluate, learn, predict, report)
@@ -158,8 +158,8 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
 def _message(error: Any) -> str:
     """Return the message of an error; a `ParameterError` with the options that its parameters are."""
     if not hasattr(error, "remedy"):
-        return str(error)
-    subject = f"{OPTION_OF.get(error.parameter, error.parameter)} is {error.value!r}{error.problem}"
+        return with_options(str(error))
+    subject = f"{OPTION_OF.get(error.parameter, error.parameter)} is {error.value!r}{with_options(error.problem)}"
     if not error.remedy:
         return subject
     # The problem may already name a remedy, after a colon.
@@ -167,4 +167,4 @@ def _message(error: Any) -> str:
 
 
 def _show_warning(message: Any, *where: Any, **more: Any) -> None:
-    log(f"warning: {message}")
+    log(f"warning: {with_options(str(message))}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -29,7 +30,7 @@ OPTION_OF = {
     "order": "--order", "n_components": "--components", "strength": "--strength", "max_epochs": "--epochs",
     "checkpoint": "--checkpoint", "resample": "--resample", "max_missing": "--max-missing", "output": "--output",
     "cells": "--cells", "gene_sets": "--gene-sets", "permutations": "--permutations", "evaluation": "--evaluate",
-    "budget": "--budget", "run": "RUN", "replace": "--replace",
+    "budget": "--budget", "run": "RUN", "replace": "--replace", "force": "--force",
 }  # fmt: skip
 
 
@@ -171,6 +172,20 @@ def as_options(values: Mapping[str, Any]) -> str:
         else:
             words.append(f"{option} {shlex.quote(','.join(value) if isinstance(value, list) else str(value))}")
     return ", ".join(words)
+
+
+def with_options(text: str) -> str:
+    """Return a message with options instead of settings of parameters.
+
+    >>> with_options("if patients have several samples, give group_key='donor', or force=True")
+    'if patients have several samples, give --group donor, or --force'
+    """
+
+    def option(setting: re.Match[str]) -> str:
+        name, value = setting[1], setting[2]
+        return as_options({name: value == "True" if value in ("True", "False") else value.strip("'")})
+
+    return re.sub(rf"\b({'|'.join(OPTION_OF)})=('[^']*'|\w+)", option, text)
 
 
 def note_text(note: Mapping[str, Any]) -> str:
