@@ -24,7 +24,7 @@ from sklearn.preprocessing import SplineTransformer
 import groundmetric as gm
 from groundmetric import cli
 from groundmetric.distances import search_neighbors
-from groundmetric.learning.training import read_parameters
+from groundmetric.evaluation import intervals
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
 Found = Mapping[str, Any]
@@ -211,9 +211,23 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+def _renamed(options: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of version 0.1 by their present names."""
+    options = {"form" if name == "metric" else name: value for name, value in options.items()}
+    objects = {"stopping": gm.learning.EarlyStopping, "solver": gm.transport.Exact}
+    fields = {"tol": "stopping", "patience": "stopping", "validation_fraction": "stopping", "memory": "solver"}
+    fields |= {"max_pivots": "solver"}
+    for parameter, kind in objects.items():
+        values = {name: options.pop(name) for name in list(options) if fields.get(name) == parameter}
+        options |= {parameter: kind(**values)} if values else {}
+    if "refresh" in options:
+        options["neighbors"] = gm.learning.Nearest(options.pop("refresh"))
+    return options
+
+
 def _learn_variants(variants: list[dict[str, Any]], folder: Path) -> Found:
     D, y = (part[1:] for part in modes())  # classes of different sizes
-    return {str(options): learned(D, y, **read_parameters(options)) for options in variants}
+    return {str(options): learned(D, y, **_renamed(options)) for options in variants}
 
 
 CASES |= {name: partial(_learn_variants, variants) for name, variants in VARIANTS.items()}
@@ -320,7 +334,7 @@ def baselines(folder: Path) -> Found:
 @case
 def statistics(folder: Path) -> Found:
     random, of, y, who = np.random.default_rng(0), gm.evaluation, np.repeat([0, 1], 10), np.arange(20) // 2
-    (one, other), draws = random.random((2, 20)), of.resample(who, y, 200)
+    (one, other), draws = random.random((2, 20)), intervals.resample(who, y, 200)
     away, probabilities = np.abs(one[:, None] - one), np.stack([one, 1.0 - one], axis=1)
     splits = {"one": of.leave_one_out(y), "one group": of.leave_one_group_out(who)}
     for name, groups in (("alone", None), ("groups", who)):
@@ -328,7 +342,8 @@ def statistics(folder: Path) -> Found:
         splits[f"folds, {name}"] = of.folds(y, groups=groups, n_repeats=2, random_state=0)
     return {
         "draws": draws,
-        "t": of.corrected_t(one, 0.25), "paired t": of.paired_t(one, other, 0.25), "holm": of.holm([*other, np.nan]),
+        "t": intervals.corrected_t(one, 0.25), "paired t": intervals.paired_t(one, other, 0.25),
+        "holm": intervals.holm([*other, np.nan]),
         "scores": of.scores(y, probabilities, [0, 1]), "votes": of.vote(away, y, [0, 1], n_neighbors=3),
         "clusters": of.cluster_scores(away, y), "merged": of.cluster_scores(away, y, threshold="median"),
         "splits": splits,
@@ -341,9 +356,8 @@ def compare(folder: Path) -> Found:
     methods = {"learned": gm.GroundMetricLearner(**QUICK), "Euclidean": gm.baselines.Euclidean()}
     methods["logistic"] = gm.baselines.PseudobulkLogistic(C=1.0)
     options: dict[str, Any] = {
-        "n_neighbors": 3,
-        "n_point_neighbors": 10,
-        "clustering": "test",
+        "voting": of.Voting(3, n_point_neighbors=10),
+        "clustering": True,
         "resume": folder / "kept",
     }
     for splits in (of.folds(y, n_splits=3, random_state=0), of.shuffled(y, n_splits=3, test_size=0.4, random_state=0)):
@@ -359,7 +373,9 @@ def compare(folder: Path) -> Found:
 
 @case
 def permutations(folder: Path) -> Found:
-    test = partial(gm.evaluation.permutation_test, n_permutations=7, cv=2, n_neighbors=3, random_state=0)
+    test = partial(
+        gm.evaluation.permutation_test, n_permutations=7, cv=2, voting=gm.evaluation.Voting(3), random_state=0
+    )
     learner, patients = gm.GroundMetricLearner(max_epochs=2, random_state=0), np.arange(12) // 2
     return {"learned": test(learner, *modes()), "groups": test(gm.baselines.Euclidean(), *modes(), groups=patients)}
 

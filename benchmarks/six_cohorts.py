@@ -24,7 +24,7 @@ import groundmetric as gm
 from groundmetric._anndata.cohort import Labelled, read_cohort
 from groundmetric._internal.tables import markdown, p_value
 from groundmetric.estimators.preprocessing import SelectedFeatures
-from groundmetric.evaluation.statistics import Difference
+from groundmetric.evaluation.intervals import Difference
 
 OURS, OTHERS = "groundmetric", ("Euclid", "pseudobulk")
 POINTS, FEWEST = 60, 20  # cells of a sample: drawn at most; with fewer it is left out
@@ -79,8 +79,8 @@ class Scores(NamedTuple):
 def score(labelled: Labelled, n_splits: int, draw: int) -> dict[str, Scores]:
     cv = gm.evaluation.folds(labelled.y, groups=labelled.groups, n_splits=n_splits, random_state=draw)
     found = gm.evaluation.compare(
-        methods(labelled.rule), labelled.D, labelled.y, cv=cv, groups=labelled.groups, class_weight="balanced",
-        points=False,
+        methods(labelled.rule), labelled.D, labelled.y, cv=cv, groups=labelled.groups,
+        voting=gm.evaluation.Voting(class_weight="balanced"), points=False,
     )  # fmt: skip
     codes, scores = np.searchsorted(found.classes, labelled.y), {}
     for name in found.methods:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_records
 from groundmetric.distances import pairwise_distances
-from groundmetric.evaluation import Comparison, compare, vote
+from groundmetric.evaluation import Comparison, Voting, compare, vote
 from groundmetric.metrics.base import GroundMetric
 
 from . import baselines
@@ -48,12 +49,13 @@ def _study(name: str, plan: Plan) -> dict[str, Any]:
     D, y = synthetic(name, plan.seed, plan.quick)
     methods = {**methods_of_the_paper(plan), **more_methods(plan)}
     splits = halves(y, plan.n_splits, plan.seed)
-    options: dict[str, Any] = {"cv": splits, "n_neighbors": K, "n_jobs": plan.n_jobs, "verbose": plan.verbose}
-    options |= {"n_point_neighbors": K_POINTS, "max_points": MAX_POINTS, "resume": plan.cache}
+    options: dict[str, Any] = {"cv": splits, "n_jobs": plan.n_jobs, "verbose": plan.verbose}
+    options["resume"] = plan.cache
+    voting = Voting(K, "uniform", n_point_neighbors=K_POINTS, max_points=MAX_POINTS)
     plan.log(f"classification: {name}, {len(methods)} methods, {len(splits)} splits")
-    equal = compare(methods, D, y, weights="uniform", **options)
+    equal = compare(methods, D, y, voting=voting, **options)
     fast = {method: methods[method] for method in _FAST}
-    weighted = compare(fast, D, y, weights="distance", points=False, **options)
+    weighted = compare(fast, D, y, voting=replace(voting, weights="distance"), points=False, **options)
     return {
         "n_splits": len(splits),
         "max_points": MAX_POINTS,

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from groundmetric._internal.validation import check_number
 from groundmetric.baselines._base import PointLearner
-from groundmetric.metrics.cost import euclidean
+from groundmetric.metrics.base import euclidean
 
 
 class ITML(PointLearner):

@@ -15,7 +15,7 @@ from groundmetric._anndata.cohort import Labelled, read_cohort
 from groundmetric._internal.tables import interval, markdown, number, prose, write_records
 from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner
-from groundmetric.evaluation import Comparison, compare, folds, leave_one_group_out
+from groundmetric.evaluation import Comparison, Voting, compare, folds, leave_one_group_out
 from groundmetric.learning.splits import Split
 
 from .figures import draw_scores
@@ -104,8 +104,9 @@ def _study(data: RealSet, cohort: Labelled, plan: Plan, shown: str = "") -> dict
     methods = methods_for(data, cohort, plan)
     plan.log(f"real: {data.name}, {shown}{len(methods)} methods, {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
-        methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=data.class_weight,
-        points=False, clustering="test", n_jobs=plan.n_jobs, resume=plan.cache, verbose=plan.verbose,
+        methods, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
+        voting=Voting(class_weight=data.class_weight), points=False, clustering=True,
+        n_jobs=plan.n_jobs, resume=plan.cache, verbose=plan.verbose,
     )  # fmt: skip
     return {
         "file": data.file,

@@ -95,8 +95,8 @@ class Distributions:
     Attributes
     ----------
     names : list
-        The samples, in the order in which they first appear. Labels without names go with this order, those with names
-        (a Series, a dict) by these; see `groundmetric._internal.validation`.
+        The samples, in the order in which they first appear. Labels with names (a Series, a dict) are matched to these,
+        labels without names are in this order.
     points : array or CSR matrix
         The points, those of one distribution in consecutive rows.
     bounds : array of shape (n_distributions + 1,)

@@ -18,7 +18,6 @@ CELLS = [
     "from_pilot_patpy",
     "multimodal",
     "new_patients",
-    "spare",
     "spatial",
     "tutorial",
 ]

@@ -41,12 +41,6 @@ def check_multimodal(names):
     assert max(names["accuracies"]["rna"], names["accuracies"]["protein"]) < 0.75
 
 
-def check_spare(names):
-    assert names["found"].information < 0.3  # out of fold, of labels that mean nothing
-    relevant = {"nothing": names["shuffled"]}
-    assert names["gm"].evaluation.spare(names["ways"]["in bag"], relevant=relevant).information == 1.0
-
-
 def check_new_patients(names):
     assert names["test"].p <= 0.1
     assert names["test"].p_values["held-out score"] == 0.05  # the smallest of 19 permutations

@@ -8,7 +8,7 @@ import pytest
 from groundmetric import Distributions, GroundMetricLearner, TransportKNeighborsClassifier, TransportKNeighborsRegressor
 from groundmetric.baselines import Euclidean, PseudobulkNeighbors
 from groundmetric.distributions import SmallSampleWarning
-from groundmetric.evaluation import compare, folds
+from groundmetric.evaluation import Voting, compare, folds
 
 
 def cohort(seed, y, sizes, n_features=10, patient_sd=0.2, effect=0.0, tag="s"):
@@ -28,7 +28,9 @@ def accuracy_without_effect(method, n_points, n_cohorts=10):
     for seed in range(n_cohorts):
         D = cohort(seed, Y, UNEQUAL)
         cv = folds(Y, n_splits=4, random_state=seed)
-        values.append(compare({"m": method}, D, Y, cv=cv, points=False, n_points=n_points).estimate("m").value)
+        values.append(
+            compare({"m": method}, D, Y, cv=cv, points=False, voting=Voting(n_points=n_points)).estimate("m").value
+        )
     return np.array(values)
 
 
@@ -46,7 +48,9 @@ def test_with_all_points_the_larger_distributions_are_nearest_to_all():
     shares = []
     for n_points in (None, "equal"):
         found = [
-            compare({"m": Euclidean()}, cohort(seed, Y, UNEQUAL), Y, cv=4, points=False, n_points=n_points)
+            compare(
+                {"m": Euclidean()}, cohort(seed, Y, UNEQUAL), Y, cv=4, points=False, voting=Voting(n_points=n_points)
+            )
             for seed in range(5)
         ]
         shares.append(np.mean([each.predictions("m")["predicted"] for each in found]))
@@ -127,7 +131,7 @@ def test_other_numbers_are_refused(n_points):
         with pytest.raises(ValueError, match="n_points"):
             method.fit(D, Y)
     with pytest.raises(ValueError, match="n_points"):
-        compare({"e": Euclidean()}, D, Y, cv=2, n_points=n_points)
+        compare({"e": Euclidean()}, D, Y, cv=2, voting=Voting(n_points=n_points))
 
 
 def test_fresh_points_are_drawn_in_equal_numbers(tmp_path):

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
 from groundmetric.estimators.preprocessing import SelectedFeatures
-from groundmetric.evaluation import compare, folds
+from groundmetric.evaluation import Voting, compare, folds
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,9 @@ def test_a_comparison_gives_it_groups_and_scores(cohort):
         "logistic": SelectedFeatures(gm.baselines.PseudobulkLogistic(), 2),
     }
     groups = np.repeat(np.arange(6), 2).tolist()
-    found = compare(methods, D, y, cv=folds(y, groups=groups, n_splits=3, random_state=0), groups=groups, n_neighbors=3)
+    found = compare(
+        methods, D, y, cv=folds(y, groups=groups, n_splits=3, random_state=0), groups=groups, voting=Voting(3)
+    )
     assert [found.status(name) for name in methods] == ["ok", "ok"]
 
 
@@ -145,3 +147,9 @@ def test_estimators_take_lists_of_arrays_and_arrays_of_three_dimensions(cohort, 
         for name in ("predict", "transform"):
             if hasattr(estimator, name):
                 np.testing.assert_array_equal(getattr(fitted, name)(X), getattr(direct, name)(D))
+
+
+def test_a_learner_before_a_classifier_says_how_to_do_it(cohort):
+    pipeline = make_pipeline(gm.GroundMetricLearner(max_epochs=1), gm.TransportKNeighborsClassifier(3))
+    with pytest.raises(ValueError, match=r"metric=GroundMetricLearner\(\)"):
+        pipeline.fit(*cohort)

@@ -12,15 +12,15 @@ from sklearn.model_selection import GroupKFold
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric.evaluation import (
     Comparison,
+    Voting,
     compare,
-    corrected_t,
     folds,
     leave_one_group_out,
     leave_one_out,
     scores,
     shuffled,
-    wilson,
 )
+from groundmetric.evaluation.intervals import corrected_t, wilson_ends
 
 from .methods import euclidean, failing, knowing, means, oracle, tiny_cohort
 
@@ -36,7 +36,7 @@ def quick(methods=TWO, **options):
 
 @pytest.fixture(scope="module")
 def on_shuffled():
-    return compare(TWO, D, NAMES, cv=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0), clustering="test")
+    return compare(TWO, D, NAMES, cv=shuffled(NAMES, n_splits=5, test_size=1 / 3, random_state=0), clustering=True)
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +87,10 @@ def test_all_right_is_not_certain_and_patients_count_not_samples(cv, score):
     for n_samples in (1, 3):
         E, y, patients = all_right(12, n_samples)
         methods = {"one": means(0), "other": means()}
-        found = compare(methods, E, y, cv=cv(patients), groups=patients, points=False, n_neighbors=1)
+        found = compare(methods, E, y, cv=cv(patients), groups=patients, points=False, voting=Voting(1))
         estimate = found.estimate("one", score)
         assert (estimate.value, estimate.high, estimate.how) == (1.0, 1.0, "Wilson")
-        assert 0.3 < estimate.low < wilson(1.0, 12).low  # which knows nothing of the training sets
+        assert 0.3 < estimate.low < wilson_ends(1.0, 12, 1.96)[0]  # which knows nothing of the training sets
         difference = found.difference("one", "other", score)
         assert (difference.value, difference.p) == (0.0, 1.0)
         assert difference.high == -difference.low > 0.0
@@ -221,7 +221,7 @@ def test_a_child_gives_the_same():
         *leave_one_out(NAMES)[:2],
         *folds(NAMES, n_splits=3, random_state=0),
     ]  # training parts in one piece, and not
-    here, there = (compare(TWO, D, NAMES, cv=splits, clustering="all", n_jobs=n) for n in (1, 2))
+    here, there = (compare(TWO, D, NAMES, cv=splits, clustering=True, n_jobs=n) for n in (1, 2))
     assert here.levels == there.levels
     assert [result.probabilities for result in here.results["knowing"]] == [
         result.probabilities for result in there.results["knowing"]
@@ -319,10 +319,10 @@ def test_too_few_voters_are_said_so():
     with pytest.warns(
         UserWarning, match="n_neighbors is 20, but a training part has only 12 distributions: all of them vote"
     ):
-        found = quick({"means": means()}, cv=splits, n_neighbors=20)
+        found = quick({"means": means()}, cv=splits, voting=Voting(20))
     assert "n_neighbors is 20, but" in found.to_markdown()
     with pytest.warns(UserWarning, match="n_point_neighbors is 200, but a training part has only 108 points"):
-        compare({"knowing": knowing()}, D, NAMES, cv=splits, n_point_neighbors=200)
+        compare({"knowing": knowing()}, D, NAMES, cv=splits, voting=Voting(n_point_neighbors=200))
 
 
 def test_the_learner_itself_is_a_method():
@@ -345,12 +345,10 @@ def test_the_learner_itself_is_a_method():
         ({"methods": {"x": 3}}, "method 'x' is 3: expected a scikit-learn estimator"),
         ({"methods": {"x": BaseEstimator()}}, "method 'x' is BaseEstimator"),
         ({"y": NAMES[:4]}, "y has shape"),
-        ({"n_neighbors": 0}, "n_neighbors is 0"),
-        ({"n_point_neighbors": 1.5}, "n_point_neighbors is 1.5"),
-        ({"weights": "cubic"}, "weights is 'cubic'"),
-        ({"clustering": "most"}, "clustering is 'most': expected None, 'test' or 'all'"),
-        ({"only": {"colour": "red"}}, "no annotation 'colour'"),
-        ({"max_points": 0}, "max_points is 0"),
+        ({"voting": Voting(0)}, "n_neighbors is 0"),
+        ({"voting": Voting(n_point_neighbors=1.5)}, "n_point_neighbors is 1.5"),
+        ({"voting": Voting(weights="cubic")}, "weights is 'cubic'"),
+        ({"voting": Voting(max_points=0)}, "max_points is 0"),
         ({"groups": DONORS[:4]}, "groups has 4 entries for 18 distributions"),
         ({"groups": DONORS, "cv": leave_one_out(NAMES)}, "split 0 divides group 'donor 0'"),
         ({"groups": ["a"] * 6 + ["b"] * 6 + ["c"] * 6}, "class 'low' has 1 groups"),

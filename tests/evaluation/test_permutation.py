@@ -12,9 +12,8 @@ from sklearn.model_selection import KFold
 import groundmetric as gm
 from groundmetric import Distributions, GroundMetricLearner
 from groundmetric._internal.validation import ParameterError
-from groundmetric.evaluation import folds, leave_one_group_out, leave_one_out, permutation_test
-from groundmetric.evaluation.association import combined_p_value
-from groundmetric.evaluation.permutation import prepare_test
+from groundmetric.evaluation import Voting, folds, leave_one_group_out, leave_one_out, permutation_test
+from groundmetric.evaluation.permutation import combined_p_value, prepare_test
 
 from .methods import failing, means, oracle, tiny_cohort
 
@@ -204,7 +203,7 @@ def test_classifiers_are_tested_too():
     [
         ({"n_permutations": 0}, "n_permutations is 0"),
         ({"score": "elegance"}, "score is 'elegance'"),
-        ({"weights": "cubic"}, "weights is 'cubic'"),
+        ({"voting": Voting(weights="cubic")}, "weights is 'cubic'"),
         ({"strata": y}, "nothing to exchange"),
         ({"strata": [1, 2]}, "strata has 2 entries for 18 distributions"),
         ({"groups": [1, 2]}, "groups has 2 entries for 18 distributions"),

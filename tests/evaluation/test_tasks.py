@@ -5,7 +5,7 @@ import pytest
 
 from groundmetric import GroundMetricLearner, TransportKNeighborsClassifier
 from groundmetric._internal.cache import Cache, CacheWarning
-from groundmetric.evaluation import compare, shuffled
+from groundmetric.evaluation import Voting, compare, shuffled
 from groundmetric.evaluation._run import Cohort, Protocol, Result, ResultCache, Task, fingerprint, task_key
 
 from .methods import euclidean, knowing, tiny_cohort
@@ -57,7 +57,7 @@ def test_what_is_done_is_not_done_again(tmp_path):
     again, fits = counting()
     compare({"another name": again}, D, y, cv=SPLITS, points=False, resume=tmp_path / "kept")
     assert fits == []
-    compare({"one": again}, D, y, cv=SPLITS, points=False, n_neighbors=3, resume=tmp_path / "kept")  # another question
+    compare({"one": again}, D, y, cv=SPLITS, points=False, voting=Voting(3), resume=tmp_path / "kept")
     assert len(fits) == 3
 
 

@@ -8,7 +8,7 @@ import scanpy as sc
 from scipy.stats import spearmanr
 
 import groundmetric as gm
-from groundmetric.tl.samples import set_neighbors
+from groundmetric.tl.samples import pseudotime, set_neighbors
 
 
 @pytest.fixture(scope="module")
@@ -245,3 +245,25 @@ def test_weights_and_genes_that_cannot_be(trained):
         gm.tl.average(trained, 1.5)
     with pytest.raises(ValueError, match="lacks genes of the metric"):
         gm.tl.average(trained[:, :5].copy())
+
+
+def test_pseudotime_along_a_line_is_the_order_on_it():
+    place = np.sort(np.random.default_rng(0).uniform(0, 10, 40))
+    time = pseudotime(np.abs(place[:, None] - place), 0, 5)
+    assert time[0] == 0.0
+    assert time.max() == 1.0
+    assert spearmanr(time, place).statistic > 0.999
+
+
+def test_pseudotime_follows_a_bend_rather_than_the_straight_way():
+    angle = np.linspace(0, 1.8 * np.pi, 60)  # nearly a circle: the end is near the start
+    z = np.column_stack([np.cos(angle), np.sin(angle)])
+    time = pseudotime(np.linalg.norm(z[:, None] - z, axis=2), 0, 3)
+    assert spearmanr(time, angle).statistic > 0.99
+
+
+def test_pseudotime_bridges_any_gap():
+    place = np.concatenate([np.linspace(0, 1, 10), np.linspace(1e4, 1e4 + 1, 10)])
+    time = pseudotime(np.abs(place[:, None] - place), 0, 3)
+    assert np.isfinite(time).all()
+    assert time[:10].max() < time[10:].min()

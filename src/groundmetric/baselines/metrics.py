@@ -16,8 +16,7 @@ from .._internal.types import DistributionsLike, LabelsLike, RandomState
 from .._internal.validation import check_number
 from ..distributions import Distributions
 from ..estimators._base import GroundMetricMethod
-from ..metrics.base import GroundMetric
-from ..metrics.cost import euclidean
+from ..metrics.base import GroundMetric, euclidean
 from ._base import (
     PointLearner,
     check_components,

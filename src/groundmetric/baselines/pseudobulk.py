@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._internal.types import DistributionsLike, LabelsLike, PointsLike
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
-from ..metrics.base import GroundMetric
-from ..metrics.cost import euclidean
+from ..metrics.base import GroundMetric, euclidean
 from ._base import labelled, spread, unlabelled
 from .metrics import PointDistance
 

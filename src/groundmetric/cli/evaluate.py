@@ -240,15 +240,16 @@ def evaluate(
     resume : path or None
         File of the fits that are done.
     """
-    from ..evaluation import compare
+    from ..evaluation import Voting, compare
 
     splitter = Splitter(cv, n_splits, cohort.groups, seed)
     splits = splitter(cohort.y)
     chosen = make_methods(methods, cohort, seed)
     log(f"comparing {len(chosen)} methods on {len(splits)} splits of {len(cohort.D)} samples")
     found = compare(
-        chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups, class_weight=CLASS_WEIGHT,
-        max_points=max_points, clustering="test", n_jobs=n_jobs, resume=resume, verbose=verbose,
+        chosen, cohort.D, cohort.y, cv=splits, groups=cohort.groups,
+        voting=Voting(class_weight=CLASS_WEIGHT, max_points=max_points), clustering=True,
+        n_jobs=n_jobs, resume=resume, verbose=verbose,
     )  # fmt: skip
     found.notes += [*cohort.notes, *_notes(cohort, max_points)]
     if "groundmetric" in methods:
@@ -270,7 +271,7 @@ def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> P
     """An ensemble holds samples out itself, on features that are chosen once: their variance knows no labels."""
     from ..estimators import TransportClassifier
     from ..estimators.preprocessing import SelectedFeatures, with_features
-    from ..evaluation import permutation_test
+    from ..evaluation import Voting, permutation_test
 
     inner, D = method, cohort.D
     if isinstance(method, SelectedFeatures) and isinstance(method.method, TransportClassifier):
@@ -279,7 +280,14 @@ def _against_chance(method: Any, cohort: Labelled, cv: Any, **options: Any) -> P
     if isinstance(inner, TransportClassifier):
         return permutation_test(inner, D, cohort.y, groups=cohort.groups, **options)
     return permutation_test(
-        method, D, cohort.y, cv=cv, groups=cohort.groups, score=SCORE, class_weight=CLASS_WEIGHT, **options
+        method,
+        D,
+        cohort.y,
+        cv=cv,
+        groups=cohort.groups,
+        score=SCORE,
+        voting=Voting(class_weight=CLASS_WEIGHT),
+        **options,
     )
 
 

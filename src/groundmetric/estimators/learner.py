@@ -413,7 +413,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             def show(history: dict[str, list[Any]]) -> None:
                 held_out = history["validation_loss"][-1]
                 shown = {"held-out loss": f"{held_out:.3f}"} if np.isfinite(held_out) else {}
-                bar.set_postfix({"triplets that pull": f"{history['active'][-1]:.0%}", **shown}, refresh=False)
+                bar.set_postfix({"active triplets": f"{history['active'][-1]:.0%}", **shown}, refresh=False)
                 bar.update()
 
             return training.run(threads, on_epoch=show, saving=saving, fresh=fresh)

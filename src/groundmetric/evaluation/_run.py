@@ -24,7 +24,6 @@ from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights, class_shares
 from ..learning.splits import Split, as_splits, folds, number_groups, rounds_of
 from .scores import (
-    chosen_points,
     cluster_distributions,
     cluster_points,
     encode,
@@ -40,18 +39,52 @@ _IRRELEVANT = {"n_jobs", "verbose", "checkpoint"}
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """How every method is judged; see `compare` for what each means."""
+class Voting:
+    """Votes of nearest training distributions and points, by which methods without `predict_proba` predict.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=5
+        Number of distributions that vote; all if there are fewer.
+    weights : {"distance", "uniform"}, default="distance"
+        Weight of a vote: one over the distance, or 1.
+    class_weight : {None, "balanced"}, default=None
+        "balanced" divides votes by the frequency of their class in the training set.
+    n_points : "equal", int or None, default="equal"
+        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
+        distributions are computed: distances grow as distributions have fewer points, so that classes with different
+        numbers of points would be separated without any other difference. "equal": `Distributions.common_size` of the
+        cohort; None: all points, with this bias.
+    n_point_neighbors : int, default=100
+        Number of points that vote for a point; all if there are fewer.
+    max_points : int or None, default=None
+        Number of points of a training or test set, drawn at random, that are scored; None: all (for clusters 4000).
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> gm.evaluation.Voting(n_neighbors=3, weights="uniform").n_neighbors
+    3
+    """
 
     n_neighbors: int = 5
-    n_point_neighbors: int = 100
     weights: str = "distance"
-    points: bool = True
-    max_points: int | None = None
-    clustering: str | None = None
-    only: Mapping[str, Any] | None = None
     class_weight: str | None = None
     n_points: int | str | None = "equal"
+    n_point_neighbors: int = 100
+    max_points: int | None = None
+
+
+@dataclass(frozen=True)
+class Protocol(Voting):
+    """How methods are scored: their votes, and whether points are scored and test sets are clustered."""
+
+    points: bool = True
+    clustering: bool = False
+
+    @classmethod
+    def of(cls, voting: Voting | None, **options: Any) -> Protocol:
+        return cls(**asdict(voting or Voting()), **options)
 
     def check(self, D: Distributions) -> None:
         check_weights(self.weights)
@@ -61,16 +94,13 @@ class Protocol:
         resolve_n_points(self.n_points, D)
         if self.max_points is not None:
             check_number("max_points", self.max_points, low=2, whole=True)
-        if self.clustering not in (None, "test", "all"):
-            raise ValueError(f"clustering is {self.clustering!r}: expected None, 'test' or 'all'")
-        chosen_points(D, self.only)
 
     def equal(self, part: Distributions, cohort: Distributions) -> Distributions:
-        """Return a part of a cohort with equal numbers of points, as distances between distributions are compared."""
+        """Return a part of a cohort with equal numbers of points, by which distances are computed."""
         return with_equal_points(part, resolve_n_points(self.n_points, cohort), warn=False)
 
     def among(self, codes: np.ndarray) -> np.ndarray | None:
-        """The classes by whose numbers votes are divided, where they are to be balanced."""
+        """Return the classes whose frequencies balance the votes; None without balancing."""
         return None if self.class_weight is None else codes
 
 
@@ -177,9 +207,8 @@ def fit_and_score(
     if protocol.points and hasattr(fitted, "point_distances"):
         _score_points(fitted, known, codes[train], unknown, codes[test], cohort.classes.size, protocol, result)
         clock.lap("points")
-    if protocol.clustering is not None:
-        chosen = test if protocol.clustering == "test" else np.arange(len(cohort.D))
-        _score_clusters(fitted, cohort.D[chosen], cohort.labels[chosen], cohort, protocol, result)
+    if protocol.clustering:
+        _score_clusters(fitted, unknown, cohort.labels[test], cohort, protocol, result)
         clock.lap("clustering")
 
 
@@ -253,8 +282,7 @@ def _score_clusters(
     if hasattr(fitted, "distances"):
         result.scores["clusters"] = cluster_distributions(fitted, protocol.equal(D, cohort.D), labels)
     if protocol.points and hasattr(fitted, "point_distances"):
-        most = {} if protocol.max_points is None else {"max_points": protocol.max_points}
-        result.scores["point clusters"] = cluster_points(fitted, D, labels, only=protocol.only, **most)
+        result.scores["point clusters"] = cluster_points(fitted, D, labels, max_points=protocol.max_points or 4000)
 
 
 def _plain(scores: Mapping[str, Any]) -> dict[str, float]:
@@ -323,9 +351,8 @@ def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
     arrays = (points.data, points.indices, points.indptr) if sparse.issparse(points) else (points,)
     parts = [np.asarray(array) for array in (*arrays, D.bounds, D.weights, cohort.labels)]
     groups = None if cohort.groups is None else list(cohort.groups)
-    annotations = {key: np.asarray(values) for key, values in D.annotations.items()} if protocol.only else {}
     names = [str(name) for name in D.names]  # equal numbers of points are drawn by name
-    return joblib.hash([__version__, parts, names, D.features, annotations, groups, asdict(protocol)])
+    return joblib.hash([__version__, parts, names, D.features, groups, asdict(protocol)])
 
 
 def task_key(task: Task, data: str) -> str:

@@ -1,4 +1,4 @@
-"""compare: methods on the same splits, each fitted on the training part and scored on the test part."""
+"""Comparison of methods on the same splits, and distances under metrics that were fitted without a distribution."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import numpy as np
 
 from .._internal.parallel import progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
-from .._internal.validation import check_labels
+from .._internal.validation import NameIndex, check_classes, check_labels, label_array
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..learning.splits import Split, as_splits, check_splits, folds, group_list, shuffled
-from ._run import ERROR, Cohort, Protocol, ResultCache, Task, attempt
+from ..learning.splits import Split, as_splits, check_splits, folds, group_list, rounds_of, shuffled
+from ._run import ERROR, Cohort, Protocol, ResultCache, Task, Voting, attempt, fit
 from .results import Comparison
+from .scores import check_distances
 
 
 def compare(
@@ -26,15 +27,9 @@ def compare(
     *,
     cv: SplitsLike = None,
     groups: LabelsLike | None = None,
-    n_neighbors: int = 5,
-    n_point_neighbors: int = 100,
-    weights: str = "distance",
-    class_weight: str | None = None,
+    voting: Voting | None = None,
     points: bool = True,
-    max_points: int | None = None,
-    n_points: int | str | None = "equal",
-    clustering: str | None = None,
-    only: Mapping[str, Any] | None = None,
+    clustering: bool = False,
     n_jobs: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     verbose: int = 0,
@@ -65,29 +60,12 @@ def compare(
         ``shuffled(y, groups=groups, random_state=0)``.
     groups : array-like of shape (n_distributions,) or None, default=None
         Outer group of each distribution (the patient of a sample): never on both sides of a split.
-    n_neighbors : int, default=5
-        Distributions that vote; all where there are fewer.
-    n_point_neighbors : int, default=100
-        Points that vote; all where there are fewer.
-    weights : {"distance", "uniform"}, default="distance"
-        Votes count by one over the distance, or equally.
-    class_weight : {None, "balanced"}, default=None
-        "balanced" divides votes by how often their class occurs in the training part.
+    voting : Voting or None, default=None
+        Votes of nearest neighbours, for methods without `predict_proba` and for points; None: ``Voting()``.
     points : bool, default=True
         Whether points are scored too.
-    max_points : int or None, default=None
-        Of more points in a training or test part, so many are drawn for the scores of points; None: all, and 4000 for
-        clusters of points.
-    n_points : "equal", int or None, default="equal"
-        Number of points of each distribution, drawn at random (`Distributions.equalize`), by which distances between
-        distributions are compared: distances grow as distributions have fewer points, so that classes whose numbers of
-        points differ would be told apart without any other difference. "equal": `Distributions.common_size` of the
-        cohort; None: all points, with this bias. Methods that have `predict_proba` get all points.
-    clustering : {None, "test", "all"}, default=None
-        "test" clusters the test part of each split, "all" all distributions, the training part included (as the paper
-        does); None: nothing is clustered.
-    only : dict of str to value or None, default=None
-        Annotation to value: the points that are clustered, e.g. ``{"mode": "centre"}``.
+    clustering : bool, default=False
+        Whether the test part of each split is clustered.
     n_jobs : int or None, default=None
         Fits (a method on a split) that run at the same time in worker processes, or on the cluster that joblib is
         configured for; None means one, in this process, -1 one per core.
@@ -117,9 +95,7 @@ def compare(
     _check_methods(methods)
     splits = as_splits(_splitter(cv, labels, groups), labels, groups, D.name_index)
     check_splits(splits, labels, groups)
-    protocol = Protocol(
-        n_neighbors, n_point_neighbors, weights, points, max_points, clustering, only, class_weight, n_points
-    )
+    protocol = Protocol.of(voting, points=points, clustering=clustering)
     protocol.check(D)
     cohort = Cohort(D, labels, np.unique(labels), groups)
     notes = _too_few_voters(cohort, splits, protocol)
@@ -210,3 +186,70 @@ def _small_samples(D: Distributions, protocol: Protocol) -> SmallSampleWarning |
     n, D = resolve_n_points(protocol.n_points, D), D.with_mass()
     small = [] if n is None else [D.names[d] for d in np.flatnonzero(np.floor(D.effective_sizes + 1e-6) < n)]
     return SmallSampleWarning(small, n) if n is not None and small else None
+
+
+def out_of_fold_distances(
+    method: Estimator, D: DistributionsLike, y: LabelsLike, *, cv: SplitsLike = 5, groups: LabelsLike | None = None
+) -> np.ndarray:
+    """Return the distances of each distribution to all others under a method that was fitted without it.
+
+    Row i is computed with a metric that was trained on other folds than that of distribution i. Metrics of different
+    folds have different units, so rows are divided by the mean distance of their fold; the matrix is not symmetric.
+
+    Parameters
+    ----------
+    method : estimator
+        With ``fit(D, y)`` and ``distances(A, B)``. One that has ``takes_groups = True`` is fitted with groups.
+    D : Distributions
+        The cohort.
+    y : array-like of shape (n_distributions,)
+        Labels; `y` and `groups` are aligned by name if they have names.
+    cv : int, list of (train, test) or scikit-learn splitter, default=5
+        Number of folds, or splits that test each distribution once. Numbers as labels need splits.
+    groups : array-like of shape (n_distributions,) or None, default=None
+        Outer group of each distribution (the patient of a sample): never on both sides of a split.
+
+    Returns
+    -------
+    array of shape (n_distributions, n_distributions)
+        Distances, 0 on the diagonal.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> learner = gm.GroundMetricLearner(max_epochs=5, random_state=0)
+    >>> gm.evaluation.out_of_fold_distances(learner, D, y, cv=3).shape
+    (30, 30)
+    """
+    D = as_distributions(D)
+    labels, groups = label_array(y, D.name_index), group_list(groups, D.name_index)
+    if not hasattr(method, "fit") or not hasattr(method, "distances"):
+        raise ValueError(f"method is {method!r}: expected an estimator with fit and distances")
+    splits = _splits_of_all(cv, labels, groups, D.name_index)
+    cohort = Cohort(D, labels, np.empty(0), groups)
+    distances = np.empty((len(D), len(D)))
+    for train, test in splits:
+        fitted = fit(method, D[train], cohort, train)
+        rows = check_distances(fitted.distances(D[test], D), len(D))
+        distances[test] = rows / (rows[:, train].mean() or 1.0)
+    np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+def _splits_of_all(cv: Any, labels: np.ndarray, groups: list[Hashable] | None, name_index: NameIndex) -> list[Split]:
+    """Return splits that test each distribution once."""
+    if isinstance(cv, int | np.integer):
+        check_classes(labels)
+        cv = folds(labels, groups=groups, n_splits=int(cv), random_state=0)
+    splits = as_splits(cv, labels, groups, name_index)
+    check_splits(splits, labels, groups)
+    rounds = rounds_of(splits, labels.size)
+    if rounds is None or rounds.max() > 0:
+        tested = np.bincount(np.concatenate([test for _, test in splits]), minlength=labels.size)
+        wrong = int(np.flatnonzero(tested != 1)[0])
+        raise ValueError(
+            f"cv tests distribution {wrong} {tested[wrong]} times: each must be tested once; give a number of "
+            "folds, or `evaluation.folds`, `leave_one_out` or `leave_one_group_out`"
+        )
+    return splits

@@ -12,6 +12,9 @@ the size of the training parts. Two sources of error add up:
 
 Differences between two methods on the same patients use the same parts, with the correlation between the results of
 the two methods across patients. The p-value is the level at which the interval begins to exclude 0.
+
+Scores of shuffled splits that are not counts of predictions (clusters, the ROC AUC of points) have the corrected
+resampled t interval instead.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+from numpy.typing import ArrayLike
+from scipy import special, stats
 from scipy.optimize import brentq
+from sklearn.utils import check_random_state
 
+from .._internal.types import RandomState
 from .scores import LEAST_PROBABILITY, auc_influence, score_counts
 
 # Variance of a cross-validated score relative to that of as many independent predictions, where a fifth or more of the
@@ -40,6 +46,70 @@ _PRIOR_PATIENTS = 1.0
 _PRIOR_PAIRS = 2.0
 # Number of wrong (or right) patients up to which Wilson's interval is modified.
 _FEW_CASES = 2.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Score with its confidence interval; NaN if not available.
+
+    Parameters
+    ----------
+    value : float
+        The score.
+    sd : float
+        Standard deviation over splits.
+    low, high : float
+        Lower and upper end of the confidence interval.
+    how : str
+        Method of the interval: "Wilson" (see `intervals`), "corrected t", or "" without an interval.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> comparison = gm.evaluation.compare({"Euclidean": gm.baselines.Euclidean()}, D, y, cv=3, points=False)
+    >>> estimate = comparison.estimate("Euclidean")
+    >>> estimate.how, estimate.low <= estimate.value <= estimate.high
+    ('Wilson', True)
+    """
+
+    value: float
+    sd: float
+    low: float
+    high: float
+    how: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference of two methods' scores, with its confidence interval and p-value; NaN if not available.
+
+    Parameters
+    ----------
+    value : float
+        Score of the first method less that of the second.
+    low, high : float
+        Lower and upper end of the confidence interval.
+    p : float
+        Two-sided p-value of the hypothesis that both methods score the same.
+    how : str
+        Method of the interval: "Wilson" (see `intervals`), "corrected t", or "" without an interval.
+
+    Examples
+    --------
+    >>> import groundmetric as gm
+    >>> D, y = gm.datasets.make_modes(points_per_mode=5, random_state=0)
+    >>> methods = {"Euclidean": gm.baselines.Euclidean(), "means": gm.baselines.PseudobulkNeighbors()}
+    >>> difference = gm.evaluation.compare(methods, D, y, cv=3, points=False).difference("Euclidean", "means")
+    >>> difference.low <= difference.value <= difference.high
+    True
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    how: str
 
 
 @dataclass(frozen=True)
@@ -363,3 +433,91 @@ def _balanced_number(predictions: Predictions) -> float:
 def _kish(weights: np.ndarray) -> float:
     """Return Kish's effective number of units, (Σ w)² / Σ w²."""
     return float(weights.sum() ** 2 / np.sum(weights**2)) if weights.any() else 0.0
+
+
+def corrected_t(scores: ArrayLike, test_share: float, *, confidence: float = 0.95) -> Estimate:
+    """Return the mean over shuffled splits with the corrected resampled t interval (Nadeau & Bengio 2003).
+
+    Shuffled splits share most of their training data, so the usual standard error is too small: the variance of the
+    mean of J scores is taken as (1/J + `test_share`) times the variance over splits, with J - 1 degrees of freedom and
+    `test_share` = n_test / n_train. Scores that are NaN are ignored.
+
+    >>> corrected_t([0.8, 0.9, 1.0], 0.25).value
+    0.9
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    mean, sd, error, reach = _corrected_moments(scores[np.isfinite(scores)], test_share, confidence)
+    return Estimate(mean, sd, mean - reach * error, mean + reach * error, "corrected t")
+
+
+def paired_t(one: ArrayLike, other: ArrayLike, test_share: float, *, confidence: float = 0.95) -> Difference:
+    """Return the mean difference of scores on the same shuffled splits, with the corrected resampled t test.
+
+    If the difference is the same in every split, the p-value is 0 (or 1, if the difference is 0).
+
+    >>> round(paired_t([0.8, 0.9, 1.0], [0.5, 0.7, 0.6], 0.25).value, 3)
+    0.3
+    """
+    differences = np.asarray(np.subtract(one, other), dtype=np.float64)
+    differences = differences[np.isfinite(differences)]
+    mean, _, error, reach = _corrected_moments(differences, test_share, confidence)
+    if not np.isfinite(error):
+        p = np.nan
+    elif error == 0.0:
+        p = float(mean == 0.0)
+    else:
+        p = float(2.0 * stats.t.sf(abs(mean) / error, differences.size - 1))
+    return Difference(mean, mean - reach * error, mean + reach * error, p, "corrected t")
+
+
+def _corrected_moments(scores: np.ndarray, test_share: float, confidence: float) -> tuple[float, float, float, float]:
+    """Return mean, standard deviation, corrected standard error, and the quantile of the t distribution."""
+    if scores.size < 2:
+        return float(scores[0]) if scores.size else np.nan, np.nan, np.nan, np.nan
+    sd = float(scores.std(ddof=1)) if np.ptp(scores) > 0 else 0.0  # equal scores: exactly 0, without rounding errors
+    error = sd * np.sqrt(1.0 / scores.size + test_share)
+    return float(scores.mean()), sd, float(error), float(stats.t.ppf(0.5 + confidence / 2.0, scores.size - 1))
+
+
+def holm(p_values: ArrayLike) -> np.ndarray:
+    """Return p-values adjusted for their number (Holm 1979); NaN stays NaN and does not count.
+
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    adjusted = np.full(p.size, np.nan)
+    finite = np.flatnonzero(np.isfinite(p))
+    order = finite[np.argsort(p[finite], kind="stable")]
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(order.size, 0, -1)))
+    return adjusted
+
+
+def resample(units: np.ndarray, codes: np.ndarray, n_draws: int = 2000, random_state: RandomState = 0) -> np.ndarray:
+    """Return bootstrap weights of distributions, of shape (n_draws, n_distributions).
+
+    Whole units (patients, numbered from 0) are drawn with replacement: within classes if every unit has one class, else
+    from all. With a single unit there are no draws, and the result has no rows.
+
+    >>> resample(np.arange(4), np.array([0, 0, 1, 1]), n_draws=3).sum(axis=1).tolist()
+    [4.0, 4.0, 4.0]
+    """
+    random = check_random_state(random_state)
+    pairs = np.unique(np.stack([units, codes]), axis=1)
+    n_units = int(units.max()) + 1
+    strata = pairs[1] if pairs.shape[1] == n_units else np.zeros(n_units, np.intp)
+    if n_units < 2:
+        return np.empty((0, units.size))
+    counts = np.zeros((n_draws, n_units))
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
+        counts[:, members] = random.multinomial(members.size, np.full(members.size, 1.0 / members.size), n_draws)
+    return counts[:, units]
+
+
+def containing(values: np.ndarray, draws: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+    """Return percentile intervals of draws, (2, n), widened to contain the values; NaN without draws."""
+    if not len(draws):
+        return np.full((2, values.size), np.nan)
+    low, high = np.nanquantile(draws, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0], axis=0)
+    return np.array([np.fmin(low, values), np.fmax(high, values)])

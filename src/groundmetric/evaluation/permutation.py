@@ -1,4 +1,15 @@
-"""Permutation test: the score of a method against its scores with labels exchanged."""
+"""Permutation test: the score of a method against its scores with permuted labels.
+
+The held-out score of an ensemble has little power for many weak differences. It is combined with statistics of the
+association between labels and distributions, which need no fit, so that hundreds of permutations take a second.
+PERMANOVA of means has power for many weak differences, the mean over all standardised features for many weak
+differences of the same sign (a programme), and a likelihood ratio of sparse differences for a few strong ones. The
+first and the last exist for standard deviations, too.
+
+Any number of statistics may be combined: each is turned into a rank among all arrangements of the labels, ranks are
+combined, and the combination is ranked again among the same arrangements. Since the observed labels are one of the
+arrangements, the p-value is valid whatever the dependence of the statistics.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +17,7 @@ import contextlib
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -16,24 +27,17 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from .._internal.keyed import keyed_uniform
 from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
 from .._internal.validation import ParameterError, check_labels, check_number
 from ..distributions import as_distributions
-from ..ensemble import Classes, Survival
+from ..ensemble import Classes, Geometry, Survival
+from ..ensemble.views import EuclideanView, replace_diagonal
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
 from ..estimators.predictor import EnsemblePredictor
 from ..learning.splits import RestrictedPermutations, check_splits, group_list, restricted_permutations
-from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, recorded_warnings, splitting_by
-from .association import (
-    WEIGHTS,
-    Association,
-    combined_p_value,
-    combined_scores,
-    merged_p_value,
-    rank_p_values,
-    separation,
-)
+from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, Voting, recorded_warnings, splitting_by
 from .scores import SCORES
 
 # Permutations of the statistics of association, which need no fit, at least.
@@ -42,6 +46,22 @@ _MIN_ASSOCIATION_PERMUTATIONS = 999
 _MERGE_WEIGHTS = (0.8, 0.2)
 # Threads up to which a test that can run in them does: more wait for each other, and processes take seconds to start.
 _MOST_THREADS = 2
+# Share of features that differ, and variance of their standardised differences, in the likelihood ratio.
+_SHARE, _VARIANCE = 0.1, 5.0
+# Degrees of freedom that the median residual variance is worth in moderated variances.
+_PRIOR_DEGREES = 4.0
+# Values this close to each other, relative to their size, are ties.
+_TIE = 1e-9
+# Statistics and their weights in the combination. PERMANOVA of means has most of the weight, so that the power for many
+# weak differences is nearly that of this test alone.
+WEIGHTS = {
+    "PERMANOVA of means": 0.45,
+    "PERMANOVA of transport": 0.05,
+    "PERMANOVA of standard deviations": 0.05,
+    "sparse differences of means": 0.2,
+    "sparse differences of standard deviations": 0.05,
+    "common shift of means": 0.2,
+}
 
 
 @dataclass(frozen=True)
@@ -127,9 +147,7 @@ def permutation_test(
     n_permutations: int = 199,
     score: str | None = None,
     statistic: str = "combined",
-    n_neighbors: int = 5,
-    weights: str = "distance",
-    class_weight: str | None = None,
+    voting: Voting | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = None,
     verbose: int = 0,
@@ -181,12 +199,8 @@ default=None
     statistic : {"combined", "score", "association"}, default="combined"
         For an ensemble: the held-out score combined with statistics of association, the score alone, or the statistics
         of association alone, which need no fit and take milliseconds. For other methods the score is the statistic.
-    n_neighbors : int, default=5
-        Distributions that vote, as in `compare`.
-    weights : {"distance", "uniform"}, default="distance"
-        Weight of a vote, as in `compare`.
-    class_weight : {None, "balanced"}, default=None
-        As in `compare`.
+    voting : Voting or None, default=None
+        Votes of the nearest training distributions, for methods without `predict_proba`; None: ``Voting()``.
     n_jobs : int or None, default=None
         Arrangements at the same time, by joblib (its backend, a cluster for example, can be chosen as usual): in
         processes, but two of an ensemble in threads, which need not be started.
@@ -210,8 +224,8 @@ default=None
     """
     check_number("n_permutations", n_permutations, low=1, whole=True)
     test = prepare_test(
-        method, D, y, cv=cv, groups=groups, strata=strata, score=score, statistic=statistic, n_neighbors=n_neighbors,
-        weights=weights, class_weight=class_weight, random_state=random_state,
+        method, D, y, cv=cv, groups=groups, strata=strata, score=score, statistic=statistic, voting=voting,
+        random_state=random_state,
     )  # fmt: skip
     return test.run(n_permutations, n_jobs=n_jobs, verbose=verbose)
 
@@ -226,9 +240,7 @@ def prepare_test(
     strata: Any = None,
     score: str | None = None,
     statistic: str = "combined",
-    n_neighbors: int = 5,
-    weights: str = "distance",
-    class_weight: str | None = None,
+    voting: Voting | None = None,
     random_state: Any = None,
 ) -> PreparedTest:
     """All of a `permutation_test` that is done once, however many permutations there are."""
@@ -249,7 +261,7 @@ def prepare_test(
         score = "balanced_accuracy" if score is None else score
         if score not in SCORES:
             raise ValueError(f"score is {score!r}: expected one of {list(SCORES)}")
-        protocol = Protocol(n_neighbors=n_neighbors, weights=weights, points=False, class_weight=class_weight)
+        protocol = Protocol.of(voting, points=False)
         protocol.check(D)
         classes, codes = np.unique(labels, return_inverse=True)
         exchange = restricted_permutations(codes, groups, strata, names=D.name_index.names)
@@ -489,3 +501,155 @@ def _attempted(
         raise
     except Exception:
         return np.nan, np.nan
+
+
+class Association:
+    """Statistics of labels on the label-free geometry of a cohort.
+
+    Patients are the units: distributions of a group with one label are averaged, the same number in each group (drawn
+    by name), because averages of more distributions vary less and would not be exchangeable with the others. Where
+    labels differ within groups (paired designs), differences between groups are removed; differences between strata
+    always are.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Geometry of the distributions.
+    labels : array of shape (n_distributions,)
+        Observed labels, from which the design (labels of groups or within groups) is read.
+    groups : array of int of shape (n_distributions,)
+        Group of each distribution.
+    strata : array of int of shape (n_distributions,) or None
+        Stratum of each distribution.
+    """
+
+    def __init__(
+        self, geometry: Geometry, labels: np.ndarray, groups: np.ndarray, strata: np.ndarray | None = None
+    ) -> None:
+        n = labels.size
+        _, first = np.unique(groups, return_index=True)
+        whole_groups = bool(np.all(labels == labels[first][groups]))
+        used = np.arange(n)
+        if whole_groups and first.size < n:
+            count = int(np.bincount(groups).min())
+            order = keyed_uniform(geometry.names, geometry.scaling.seed, "group average")
+            used = np.concatenate(
+                [sorted(np.flatnonzero(groups == g), key=order.__getitem__)[:count] for g in groups[first]]
+            )
+            average, self._first = np.kron(np.eye(first.size), np.full((1, count), 1.0 / count)), first
+            blocks = None if strata is None else strata[first]
+        else:
+            average, self._first = np.eye(n), np.arange(n)
+            blocks = strata
+            if not whole_groups:
+                pairs = np.column_stack([groups, np.zeros(n, np.intp) if strata is None else strata])
+                blocks = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+        self._centre = _centring(self._first.size, blocks)
+        self._degrees = round(float(np.trace(self._centre)))
+        means = (geometry.description.drawn.means() - geometry.scaling.centre)[used]
+        deviations = geometry.description.deviations[used]
+        self._means, self._deviations = (self._centre @ average @ _standardised(x) for x in (means, deviations))
+        # The diagonal is that of the distributions in use: a nearby distribution of the same group would enlarge it.
+        transport = replace_diagonal(np.exp(-EuclideanView.fit(geometry).distances[np.ix_(used, used)]))
+        kernels = [means @ means.T, transport]
+        self._kernels = [self._centre @ average @ kernel @ average.T @ self._centre for kernel in kernels]
+        self._kernels.append(self._deviations @ self._deviations.T)
+
+    def statistics(self, target: Any) -> np.ndarray:
+        """Return the statistics in the order of `WEIGHTS`; large values are extreme."""
+        if isinstance(target, Classes):
+            columns = (target.codes[self._first, None] == np.arange(target.n_classes)).astype(np.float64)
+        else:
+            columns = target.values[self._first, None]
+        basis, sizes, _ = np.linalg.svd(self._centre @ columns, full_matrices=False)
+        basis = basis[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+        between = [float(np.trace(basis.T @ kernel @ basis)) for kernel in self._kernels]
+        sparse = [_sparse_likelihood_ratio(x, basis, self._degrees) for x in (self._means, self._deviations)]
+        shift = float(np.square(basis.T @ self._means.mean(axis=1)).sum())
+        return np.array([*between, *sparse, shift])
+
+
+def _standardised(x: np.ndarray) -> np.ndarray:
+    deviation = x.std(axis=0)
+    varies = deviation > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-300)
+    return (x - x.mean(axis=0)) / np.where(varies, deviation, np.inf)
+
+
+def _sparse_likelihood_ratio(x: np.ndarray, basis: np.ndarray, degrees: int) -> float:
+    """Return the log-likelihood ratio of a share of columns with differences against none.
+
+    Columns are treated as independent, with normal differences; the permutation distribution accounts for the rest.
+    Residual variances are moderated by their median: of few units, some are small by chance.
+    """
+    n_between, n_error = basis.shape[1], max(degrees - basis.shape[1], 1)
+    explained = np.square(basis.T @ x).sum(axis=0)
+    residual = np.maximum(np.square(x).sum(axis=0) - explained, 0.0) / n_error
+    moderated = (_PRIOR_DEGREES * np.median(residual) + n_error * residual) / (_PRIOR_DEGREES + n_error)
+    squares = explained / np.maximum(moderated, 1e-12)
+    gain = 0.5 * squares * _VARIANCE / (1.0 + _VARIANCE) - 0.5 * n_between * np.log1p(_VARIANCE)
+    return float(np.logaddexp(np.log1p(-_SHARE), np.log(_SHARE) + gain).sum())
+
+
+def _centring(n: int, blocks: np.ndarray | None) -> np.ndarray:
+    """Return the matrix that subtracts the mean or, with blocks, the mean of the block."""
+    blocks = np.zeros(n, np.intp) if blocks is None else blocks
+    same = (blocks[:, None] == blocks).astype(np.float64)
+    return np.eye(n) - same / same.sum(axis=1, keepdims=True)
+
+
+def separation(distances: np.ndarray, target: Any) -> float:
+    """Return the share of the variance of a 2-D map (classical scaling) of the distances that labels explain."""
+    n = len(distances)
+    centre = _centring(n, None)
+    values, vectors = np.linalg.eigh(-0.5 * centre @ distances**2 @ centre)
+    z = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    if isinstance(target, Classes):
+        columns = (target.codes[:, None] == np.arange(target.n_classes)).astype(np.float64)
+    else:
+        columns = target.values[:, None]
+    basis, sizes, _ = np.linalg.svd(centre @ columns, full_matrices=False)
+    basis = basis[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+    total = float(np.square(z).sum())
+    return float(np.square(basis.T @ z).sum()) / total if total > 0 else 0.0
+
+
+def rank_p_values(values: np.ndarray) -> np.ndarray:
+    """Return for each arrangement the share of arrangements with a value at least as large; NaN counts as largest.
+
+    >>> rank_p_values(np.array([3.0, 1.0, 2.0, 2.0])).tolist()
+    [0.25, 1.0, 0.75, 0.75]
+    """
+    values = np.where(np.isnan(values), np.inf, values)
+    ordered = np.sort(values)
+    with np.errstate(invalid="ignore"):
+        tied = np.where(np.isfinite(values), values - _TIE * np.maximum(np.abs(values), _TIE), values)
+    return (values.size - np.searchsorted(ordered, tied, side="left")) / values.size
+
+
+def combined_p_value(table: np.ndarray, weights: Sequence[float] | None = None) -> float:
+    """Return the p-value of the first row of (n_arrangements, n_statistics) by all statistics together.
+
+    P-values of the statistics are combined by the weighted Cauchy combination (Liu & Xie 2020), and the combination is
+    ranked among all arrangements.
+    """
+    return float(rank_p_values(combined_scores(table, weights))[0])
+
+
+def combined_scores(table: np.ndarray, weights: Sequence[float] | None = None) -> np.ndarray:
+    """Return the weighted Cauchy combination of the statistics of each row; a single statistic as it is."""
+    if table.shape[1] == 1:
+        return table[:, 0]
+    p = np.array([rank_p_values(column) for column in table.T])
+    cauchy = np.tan((0.5 - np.minimum(p, 1.0 - 0.5 / len(table))) * np.pi)
+    return np.average(cauchy, axis=0, weights=weights)
+
+
+def merged_p_value(p: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the Cauchy combination of p-values from different numbers of permutations (Liu & Xie 2020).
+
+    >>> round(merged_p_value([0.01, 0.5], [0.5, 0.5]), 3)
+    0.02
+    """
+    values = np.asarray(p, dtype=np.float64)
+    score = float(np.average(np.tan((0.5 - np.minimum(values, 0.99)) * np.pi), weights=weights))
+    return float(min(max(0.5 - np.arctan(score) / np.pi, 0.0), 1.0))

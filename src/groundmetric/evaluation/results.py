@@ -14,18 +14,10 @@ import numpy as np
 from .._internal import tables
 from .._internal.tables import without_nan
 from ..learning.splits import Split, number_groups, rounds_of
-from . import intervals, statistics
+from . import intervals
 from ._run import OK, Protocol, Result, pooled, split_scores
-from .intervals import Predictions
+from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t
 from .scores import CLUSTERING, SCORES, encode
-from .statistics import (
-    Difference,
-    Estimate,
-    corrected_t,
-    format_difference,
-    format_estimate,
-    paired_t,
-)
 
 LEVELS = {"distributions": SCORES, "points": SCORES, "clusters": CLUSTERING, "point clusters": CLUSTERING}
 _TITLES = {
@@ -60,7 +52,7 @@ class Comparison:
     results : dict of str to list of Result
         Name of a method to its results, one per split; `Result.status` says whether it failed, and how.
     protocol : Protocol
-        How methods were scored: the parameters of `compare`.
+        How methods were scored: the voting, and whether points and clusters were scored.
     groups : list or None, default=None
         Outer groups of the distributions.
     notes : list of str, default=[]
@@ -223,7 +215,7 @@ class Comparison:
         reference = self.methods[0] if reference is None else reference
         others = [method for method in self.methods if method != reference]
         found = [self.difference(reference, other, score, level) for other in others]
-        adjusted = statistics.holm([difference.p for difference in found])
+        adjusted = holm([difference.p for difference in found])
         return {other: (difference, float(p)) for other, difference, p in zip(others, found, adjusted, strict=True)}
 
     def predictions(self, method: str) -> dict[str, np.ndarray]:
@@ -368,7 +360,7 @@ class Comparison:
     def _varies(self, score: str, level: str) -> bool:
         """Whether the scores of splits have an interval: shuffled splits, and clusters of their test parts."""
         clusters = level not in ("distributions", "points")
-        return self.rounds is None and (not clusters or self.protocol.clustering == "test") and score != "n_clusters"
+        return self.rounds is None and (not clusters or self.protocol.clustering) and score != "n_clusters"
 
     @property
     def _test_share(self) -> float:
@@ -439,7 +431,7 @@ def _level_table(comparison: Comparison, level: str) -> str:
     names = LEVELS[level]
     rows = []
     for method in comparison.methods:
-        cells = [format_estimate(comparison.estimate(method, name, level)) for name in names]
+        cells = [_format_estimate(comparison.estimate(method, name, level)) for name in names]
         outcomes = [result.outcome for result in comparison.results[method]]
         if OK not in outcomes:
             cells = [_counted(outcomes), *[""] * (len(names) - 1)]
@@ -451,7 +443,7 @@ def _paired_table(comparison: Comparison, reference: str | None, score: str, lev
     reference = comparison.methods[0] if reference is None else reference
     rows = []
     for other, (difference, adjusted) in comparison.against(reference, score, level).items():
-        rows.append([other, *format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
+        rows.append([other, *_format_difference(difference), tables.p_value(difference.p), tables.p_value(adjusted)])
     title = f"{reference} against each, {_name(score)} of {level}"
     return f"### {title}\n\n" + tables.markdown(["method", "difference", "95 % interval", "p", "p (Holm)"], rows)
 
@@ -486,3 +478,21 @@ def _failures(comparison: Comparison) -> Iterable[str]:
 
 def _name(score: str) -> str:
     return _NAMES.get(score, score.replace("_", " "))
+
+
+def _format_estimate(estimate: Estimate) -> str:
+    if np.isnan(estimate.value):
+        return "–"
+    text = tables.number(estimate.value)
+    if np.isfinite(estimate.sd):
+        text += f" ± {estimate.sd:.2f}"
+    if np.isfinite(estimate.low):
+        text += f" [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return text
+
+
+def _format_difference(difference: Difference) -> tuple[str, str]:
+    if np.isnan(difference.value):
+        return "–", "–"
+    known = np.isfinite(difference.low)
+    return f"{difference.value:+.2f}", f"[{difference.low:+.2f}, {difference.high:+.2f}]" if known else "–"

@@ -17,7 +17,7 @@ from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLi
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..ensemble.members import importance_interval
-from ..evaluation.statistics import resample
+from ..evaluation.intervals import resample
 from ..learning.splits import group_list, number_groups
 from ._inputs import (
     Annotation,

@@ -13,7 +13,7 @@ from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomS
 from .._internal.validation import check_number
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
-from ..evaluation.statistics import containing, resample
+from ..evaluation.intervals import containing, resample
 from ..learning.splits import group_list, number_groups
 from ._inputs import Annotation, annotation_of, check_confidence, classes_of, frame, metric_of
 from .flows import Bag, PairCosts, costs_within_kinds

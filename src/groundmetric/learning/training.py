@@ -245,37 +245,19 @@ def _check_init(init: Any, shape: tuple[int, ...]) -> Any:
 
 
 _BY_NAME = {kind.__name__: kind for kind in (Nearest, EarlyStopping, Exact, Classes, Ordered, Distances)}
-# Parameters that were numbers of the learner itself, in files of earlier versions: the object that has them now.
-_FORMER = {"tol": "stopping", "patience": "stopping", "validation_fraction": "stopping",
-           "memory": "solver", "max_pivots": "solver"}  # fmt: skip
 
 
 def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a learner from a file, where objects are text (their `repr`); also as earlier versions wrote them.
+    """Return the parameters of a learner from a file, in which objects are stored as text (their `repr`).
 
-    >>> read_parameters({"margin": 1.0, "stopping": "EarlyStopping(tol=0.0)", "memory": 10.0})["solver"]
-    Exact(max_pivots=None, memory=10.0)
+    >>> read_parameters({"margin": 1.0, "stopping": "EarlyStopping(tol=0.0)"})["stopping"].tol
+    0.0
     """
-    known = {name: read_object(value) for name, value in stored.items()}
-    former = {name: known.pop(name) for name in _FORMER if name in known}
-    for parameter, kind in (("stopping", EarlyStopping), ("solver", Exact)):
-        fields = {name: value for name, value in former.items() if _FORMER[name] == parameter}
-        if fields:
-            known[parameter] = kind(**fields)
-    if "metric" in known:
-        known["form"] = known.pop("metric")
-    refresh = known.pop("refresh", None)
-    if refresh is not None and known.get("neighbors") == "nearest":
-        known["neighbors"] = Nearest(refresh)
-    gap = known.pop("gap", None)
-    if gap is not None:
-        known["target"] = Ordered(gap)
-    known.pop("n_restarts", None)
-    return known
+    return {name: _read_object(value) for name, value in stored.items()}
 
 
-def read_object(value: Any) -> Any:
-    """An object from its text; anything else passes through."""
+def _read_object(value: Any) -> Any:
+    """Return the object of a text such as "Nearest(refresh=2)"; other values are returned unchanged."""
     if not isinstance(value, str) or not value.endswith(")"):
         return value
     try:

@@ -22,7 +22,7 @@ from .._anndata.store import EnsembleResults
 from ..distributions import Distributions
 from ..estimators import GroundMetricEnsemble, GroundMetricLearner
 from ..estimators.preprocessing import SelectedFeatures, with_features
-from ..evaluation import Comparison, compare, folds
+from ..evaluation import Comparison, Voting, compare, folds
 from ..evaluation._run import Result, recorded_warnings
 from ..evaluation.permutation import PreparedTest, prepare_test
 from ..evaluation.scores import encode, score_codes
@@ -34,9 +34,9 @@ from .run import BudgetError, Run, Steps, duration
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 LEARNED = "groundmetric"
 QUICK = {
-    "Pseudobulk, logistic regression": "logistic",
-    "Pseudobulk, nearest neighbours": "pseudobulk",
-    "Cluster composition, nearest neighbours": "composition",
+    "Pseudobulk, logistic regression": baselines.PseudobulkLogistic,
+    "Pseudobulk, nearest neighbours": baselines.PseudobulkNeighbors,
+    "Cluster composition, nearest neighbours": baselines.Composition,
 }
 EUCLIDEAN = "Euclidean transport, nearest neighbours"
 FOLDS, NEIGHBORS = 5, 5
@@ -84,8 +84,8 @@ class Cohort:
         return folds(self.read.y, groups=self.read.groups, n_splits=min(FOLDS, smallest), random_state=0)
 
     @property
-    def n_neighbors(self) -> int:
-        return min(NEIGHBORS, *(train.size for train, _ in self.splits))
+    def voting(self) -> Voting:
+        return Voting(min(NEIGHBORS, *(train.size for train, _ in self.splits)), class_weight=CLASS_WEIGHT)
 
     @property
     def strata(self) -> list[Any] | None:
@@ -225,7 +225,7 @@ def evaluate(cohort: Cohort, steps: Steps) -> Evaluation:
     """Score the learned model and the baselines on held-out samples."""
     run = cohort.run
     scores = _score_numbers if run.is_ordered and run.results is not None else _score_classes
-    key = [cohort.group_key, FOLDS, QUICK, TRANSPORT_CELLS]
+    key = [cohort.group_key, FOLDS, list(QUICK), TRANSPORT_CELLS]
     found = run.cached("scores", key, lambda: scores(cohort, steps))
     predictions = found.pop("predictions")
     return Evaluation(**found, predictions=None if predictions is None else Predictions(**predictions), test=None)
@@ -249,7 +249,7 @@ def _score_numbers(cohort: Cohort, steps: Steps) -> dict[str, Any]:
 def _score_classes(cohort: Cohort, steps: Steps) -> dict[str, Any]:
     run, D = cohort.run, cohort.read.D
     with steps.step(f"comparing with baselines in {len(cohort.splits)} folds"):
-        quick = {name: baselines.by_name(short) for name, short in QUICK.items()}
+        quick = {name: make() for name, make in QUICK.items()}
         quick["Cluster composition, nearest neighbours"].set_params(max_points=CLUSTERED_CELLS)
         # Starting other processes takes seconds, which only refits of a learner are worth.
         learner = {} if run.results is not None else {LEARNED: cohort.learner()}
@@ -257,13 +257,13 @@ def _score_classes(cohort: Cohort, steps: Steps) -> dict[str, Any]:
         few = D.subsample(TRANSPORT_CELLS, random_state=0)
         if sparse.issparse(few.points) and np.prod(few.points.shape, dtype=float) <= MAX_DENSE:
             few = few.with_points(few.points.toarray())
-        transport = _compare(cohort, few, {EUCLIDEAN: baselines.by_name("euclidean")}, None, steps.verbose)
+        transport = _compare(cohort, few, {EUCLIDEAN: baselines.Euclidean()}, None, steps.verbose)
     results = dict(found.results) | transport.results
     if run.results is not None:
         results[LEARNED] = _results_of_folds(found, cohort, _held_out_results(cohort, steps))
     found = dataclasses.replace(found, results={LEARNED: results.pop(LEARNED), **results})
     votes = (
-        f"Nearest neighbours: votes of the {cohort.n_neighbors} nearest training samples, balanced by label; Euclidean "
+        f"Nearest neighbours: votes of the {cohort.voting.n_neighbors} nearest training samples, balanced by label; Euclidean "
         f"transport compares {TRANSPORT_CELLS} cells per sample."
     )
     in_folds = f"{len(cohort.splits)}-fold cross-validation{_together(cohort)}; all steps are fitted on training folds."
@@ -294,8 +294,7 @@ def _ensemble_protocol(cohort: Cohort) -> str:
 def _compare(cohort: Cohort, D: Distributions, methods: dict[str, Any], n_jobs: int | None, verbose: int) -> Comparison:
     return compare(
         {name: _in_folds(method, cohort) for name, method in methods.items()}, D, cohort.read.y, cv=cohort.splits,
-        groups=cohort.read.groups, n_neighbors=cohort.n_neighbors, class_weight=CLASS_WEIGHT, points=False,
-        n_jobs=n_jobs, verbose=verbose,
+        groups=cohort.read.groups, voting=cohort.voting, points=False, n_jobs=n_jobs, verbose=verbose,
     )  # fmt: skip
 
 
@@ -388,5 +387,5 @@ def _prepare_test(cohort: Cohort) -> PreparedTest:
         )
     return prepare_test(
         _in_folds(cohort.learner(), cohort), read.D, read.y, cv=len(cohort.splits), groups=read.groups, score=SCORE,
-        class_weight=CLASS_WEIGHT, n_neighbors=cohort.n_neighbors, random_state=0,
+        voting=cohort.voting, random_state=0,
     )  # fmt: skip

@@ -12,6 +12,7 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.decomposition import PCA
 
 from .._anndata.annotations import Samples, constant_columns, find_column, samples_of
@@ -19,7 +20,6 @@ from .._anndata.source import Source, listed, pieces, read
 from .._anndata.store import EnsembleResults, Stored, drawn_cells, read_entry
 from .._internal.types import CellsLike
 from ..distances import pairwise_distances
-from ..evaluation.spare import pseudotime
 
 
 def samples(
@@ -389,3 +389,31 @@ def _find_root(samples: Any, root: str, distances: np.ndarray, label_key: str | 
     others = np.setdiff1d(np.arange(len(names)), mine)
     away = distances[np.ix_(mine, others if others.size else mine)].mean(axis=1)
     return int(mine[away.argmax()])
+
+
+def pseudotime(distances: np.ndarray, root: int, n_neighbors: int) -> np.ndarray:
+    """Return the diffusion pseudotime (Haghverdi et al. 2016) from the root, scaled to at most 1.
+
+    The distance of two samples is |Σ_t T^t(root, ·) - Σ_t T^t(x, ·)| for the transition matrix T of a random walk
+    without its stationary part: the Euclidean distance of coordinates λ/(1 - λ) for eigenvalues λ of T.
+    """
+    transitions = _transitions(distances, n_neighbors)
+    values, vectors = np.linalg.eigh(transitions)
+    moving = np.argsort(values)[:-1]  # without the stationary part
+    coordinates = vectors[:, moving] * (values[moving] / (1.0 - values[moving]))
+    away = np.linalg.norm(coordinates - coordinates[root], axis=1)
+    return away / away.max() if away.max() > 0 else away
+
+
+def _transitions(distances: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """Return the symmetric transition matrix of a Gaussian kernel whose width follows the local density."""
+    longest = minimum_spanning_tree(distances).data.max(initial=0.0)
+    # No edge of the minimum spanning tree is longer than three widths, so that all samples stay connected.
+    width = np.maximum(np.sort(distances, axis=1)[:, n_neighbors], longest / 3.0)
+    width = np.where(width > 0, width, 1.0)
+    spread = width[:, None] ** 2 + width**2
+    kernel = np.sqrt(2.0 * np.outer(width, width) / spread) * np.exp(-(distances**2) / spread)
+    density = kernel.sum(axis=1)
+    kernel /= np.outer(density, density)
+    degree = np.sqrt(kernel.sum(axis=1))
+    return kernel / np.outer(degree, degree)

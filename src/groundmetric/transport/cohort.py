@@ -15,11 +15,10 @@ from scipy import sparse
 from .._internal.parallel import Backend, Threads, configured_backend, in_rounds, progress_bar, write_line
 from .._internal.types import DistributionsLike
 from ..distributions import Distributions, as_distributions
-from ..metrics.base import Cost, EuclideanMetric, GroundMetric
-from ..metrics.cost import BadDistances, checked_distances
+from ..metrics.base import BadDistances, Cost, EuclideanMetric, GroundMetric, checked_distances
 from ..metrics.forms import BlendedMetric, NamedDistance
 from . import pairs as pairs_module
-from .cache import CohortDistances, DistanceCache
+from .cache import DistanceCache, pair_keys
 from .pairs import pair_transport
 from .plan import BoundedDistances, Plan, Status
 from .problem import Masses, points_in_range
@@ -427,8 +426,8 @@ def pairwise(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
             "use solver='exact', or a blend of matrices in place of one of distances"
         )
-    cached = None if keep is None else DistanceCache(keep, chosen).of(ground, *cohorts)
-    results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cached)
+    cache = None if keep is None else DistanceCache(keep, chosen)
+    results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cache)
     statuses = Counter(results.status.tolist())
     for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
         warn_of_status(status, statuses[status])
@@ -450,18 +449,18 @@ def _solve_missing(
     metric: Any,
     n_jobs: int | None,
     verbose: int,
-    cached: CohortDistances | None,
+    cache: DistanceCache | None,
 ) -> PairResults:
-    """All pairs: those in the cache, and the others by the solver, which go into the cache as they are found."""
-    results = PairResults.known(np.full(first.size, np.nan) if cached is None else cached.get(first, second))
+    """Take pairs from the cache, solve all others, and write these to the cache as they are solved."""
+    keys = [] if cache is None else pair_keys(metric, cohorts, first, second)
+    results = PairResults.known(np.full(first.size, np.nan) if cache is None else cache.get(keys))
     missing = np.flatnonzero(np.isnan(results.values))
     pairs = cohorts, first[missing], second[missing]
 
     def found(which: np.ndarray, part: PairResults) -> None:
-        if cached is not None:
+        if cache is not None:
             proved = part.status == Status.OPTIMAL
-            chosen = missing[which[proved]]
-            cached.put(first[chosen], second[chosen], part.values[proved])
+            cache.put([keys[pair] for pair in missing[which[proved]]], part.values[proved])
 
     try:
         results.put(missing, solve_all(solver, *pairs, metric, n_jobs, verbose, found))

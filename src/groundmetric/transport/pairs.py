@@ -114,8 +114,8 @@ class PairTransport:
         n, m = (int(sizes[side[pair]]) for side in (self.first, self.second))
         raise ValueError(
             f"distributions {self.first[pair]} and {self.second[pair]} have {n:,} and {m:,} points: a matrix of "
-            f"{n * m:.1e} costs is needed to learn from them, and {_MOST:.0e} is the most; draw some of the points, "
-            "about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
+            f"{n * m:.1e} costs is needed to learn from them, and {_MOST:.0e} is the most; subsample the "
+            "points, for example `D.subsample(1000)`"
         )
 
     def _check_points(self) -> None:
@@ -125,7 +125,7 @@ class PairTransport:
             largest = used[np.argmax(sizes[used])]
             raise ValueError(
                 f"distribution {largest} has {sizes[largest]:,} points, and learning takes up to {_MOST_POINTS:,}; "
-                "draw some of the points, about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
+                "subsample the points, for example `D.subsample(1000)`"
             )
 
     def move(self, distribution: int, z: np.ndarray) -> None:
