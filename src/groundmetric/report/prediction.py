@@ -263,8 +263,8 @@ def _score_classes(cohort: Cohort, steps: Steps) -> dict[str, Any]:
         results[LEARNED] = _results_of_folds(found, cohort, _held_out_results(cohort, steps))
     found = dataclasses.replace(found, results={LEARNED: results.pop(LEARNED), **results})
     votes = (
-        f"Nearest neighbours: votes of the {cohort.voting.n_neighbors} nearest training samples, balanced by label; Euclidean "
-        f"transport compares {TRANSPORT_CELLS} cells per sample."
+        f"Nearest neighbours: votes of the {cohort.voting.n_neighbors} nearest training samples, balanced by label; "
+        f"Euclidean transport compares {TRANSPORT_CELLS} cells per sample."
     )
     in_folds = f"{len(cohort.splits)}-fold cross-validation{_together(cohort)}; all steps are fitted on training folds."
     ensemble = "" if run.results is None else f"{_ensemble_protocol(cohort)} Baselines: "
