@@ -319,7 +319,7 @@ def baselines(folder: Path) -> Found:
     plain: list[Any] = [kind(standardise=s) for kind in (of.Euclidean, of.Manhattan, of.Cosine) for s in (False, True)]
     plain += [of.NCA(2, max_iter=10, random_state=0), of.PCAEuclidean(2, random_state=0), of.LinearDiscriminant(2)]
     plain += [of.Composition(4, random_state=0), of.Composition(annotation="mode"), of.PseudobulkLogistic()]
-    plain += [of.PseudobulkNeighbors(statistics="mean_sd"), of.by_name("logistic", C=1.0, class_weight="balanced")]
+    plain += [of.PseudobulkNeighbors(statistics="mean_sd"), of.PseudobulkLogistic(C=1.0, class_weight="balanced")]
     for method in plain:
         method.fit(D[::2], y[::2])
         asked = [name for name in ("distances", "predict_proba") if hasattr(method, name)]

@@ -9,7 +9,7 @@ from scipy.linalg import LinAlgError, cholesky, eigh
 from sklearn.utils import check_random_state
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines._base import PointLearner
+from groundmetric.baselines.points import PointLearner
 from groundmetric.metrics.base import euclidean
 
 

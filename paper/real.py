@@ -160,11 +160,11 @@ def methods_for(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
     """The search, Euclid, and what is quickly done."""
     methods = {
         SEARCH: _search(cohort.D, plan),
-        "Euclidean": baselines.by_name("euclidean", standardise=data.standardise),
-        "PCA": baselines.by_name("pca", random_state=plan.seed),
-        "LDA": baselines.by_name("lda", random_state=plan.seed),
-        "Pseudobulk, logistic": baselines.by_name("logistic", statistics="mean_sd", class_weight=data.class_weight),
-        "Composition": baselines.by_name("composition", random_state=plan.seed),
+        "Euclidean": baselines.Euclidean(standardise=data.standardise),
+        "PCA": baselines.PCAEuclidean(random_state=plan.seed),
+        "LDA": baselines.LinearDiscriminant(random_state=plan.seed),
+        "Pseudobulk, logistic": baselines.PseudobulkLogistic(statistics="mean_sd", class_weight=data.class_weight),
+        "Composition": baselines.Composition(random_state=plan.seed),
     }
     if cohort.D.shape[1] <= COMPONENTS:
         return methods

@@ -25,6 +25,7 @@ TASKS = {
         "GroundMetricLearner",
         "GroundMetric",
         "PointwiseTransformer",
+        "groundmetric.metrics",
         "groundmetric.learning",
     ],
     "Predict labels": [
@@ -152,7 +153,8 @@ def plain_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 def skip_others(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """Skip methods inherited from other packages, whose docstrings contain links to their own sites."""
     owner = getattr(obj, "__module__", None) or ""
-    return True if owner.split(".")[0] in ("sklearn", "patpy", "pertpy") else None
+    is_builtin = inspect.isbuiltin(obj) or inspect.ismethoddescriptor(obj)  # for example methods of int in enums
+    return True if is_builtin or owner.split(".")[0] in ("sklearn", "patpy", "pertpy") else None
 
 
 def setup(app: Any) -> dict:

@@ -184,6 +184,6 @@ def test_a_method_that_cannot_run_is_named(cells, tmp_path, capsys, monkeypatch)
         def fit(self, D, y=None):
             raise ValueError("this cannot be")
 
-    monkeypatch.setitem(gm.baselines.BASELINES, "euclidean", Broken)
+    monkeypatch.setattr(gm.baselines, "Euclidean", Broken)
     assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run")]) == 2
     assert "'euclidean': error: ValueError: this cannot be" in capsys.readouterr().err

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from ..evaluation import Comparison, PermutationTest
     from ..learning.splits import Split
 
+# Names of the baselines on the command line, and their classes.
+BASELINES = {
+    "euclidean": "Euclidean", "manhattan": "Manhattan", "cosine": "Cosine", "nca": "NCA", "pca": "PCAEuclidean",
+    "lda": "LinearDiscriminant", "pseudobulk": "PseudobulkNeighbors", "logistic": "PseudobulkLogistic",
+    "composition": "Composition",
+}  # fmt: skip
 METHODS = (
     "the first is compared with all others; groundmetric: the classifier on an ensemble (TransportClassifier), as "
     "learn and predict have it; single: the nearest samples under one learned metric (GroundMetricLearner) vote; "
@@ -185,10 +191,8 @@ def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str,
 
 
 def _names() -> tuple[str, ...]:
-    """Every method that there is."""
-    from .. import baselines
-
-    return (*OWN, *baselines.BASELINES)
+    """Names of all methods."""
+    return (*OWN, *BASELINES)
 
 
 def _method(name: str, seed: int) -> Any:
@@ -198,9 +202,9 @@ def _method(name: str, seed: int) -> Any:
     own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner}
     if FORMER.get(name, name) in own:
         return own[FORMER.get(name, name)](random_state=seed)
-    if name not in baselines.BASELINES:
+    if name not in BASELINES:
         raise ValueError(f"no method is called {name!r}: expected some of {', '.join(_names())}")
-    method = baselines.by_name(name)
+    method = getattr(baselines, BASELINES[name])()
     return method.set_params(random_state=seed) if "random_state" in method.get_params() else method
 
 

@@ -33,9 +33,9 @@ from ._inputs import frame
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Cramér's V from which a covariate counts as tied to the label.
+# Cramér's V from which a covariate counts as associated with the label.
 _STRONG = 0.5
-# How far above its expectation one of the shares must be to matter, however sure that is: of neighbours, and R².
+# Smallest relevant difference of a statistic and its expectation: of `neighbors`, and of R².
 _MORE_NEIGHBORS, _MORE_EXPLAINED = 0.1, 0.05
 # Equal statistics differ by at most this from rounding; ties count against significance.
 _TIE = 1e-9
@@ -98,17 +98,17 @@ class BatchEffects:
     association_p: np.ndarray
 
     def in_distances(self, level: float = 0.05) -> np.ndarray:
-        """Covariates that show in the distances, surely and by more than a trace.
+        """Return which covariates have a significant and relevant effect on the distances.
 
         Parameters
         ----------
         level : float, default=0.05
-            Share of false ones to expect.
+            False discovery rate.
 
         Returns
         -------
         array of bool of shape (n_covariates,)
-            Whether q is below that, and the share of neighbours is above its expectation by 0.1 or R² by 0.05.
+            Whether q is below the level, and `neighbors` exceeds its expectation by 0.1 or `r2` by 0.05.
         """
         more = (self.neighbors - self.neighbors_expected >= _MORE_NEIGHBORS) | (
             self.r2 - self.r2_expected >= _MORE_EXPLAINED
@@ -116,7 +116,7 @@ class BatchEffects:
         return (np.nan_to_num(self.q, nan=1.0) < level) & more
 
     def with_labels(self, level: float = 0.05) -> np.ndarray:
-        """Covariates that go with the labels.
+        """Return which covariates are associated with the labels.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class BatchEffects:
         return (self.association >= _STRONG) & (self.association_p < level)
 
     def suspected(self, level: float = 0.05) -> list[str]:
-        """Names of the covariates that show in the distances or go with the labels.
+        """Return the names of covariates with an effect on the distances or an association with the labels.
 
         Parameters
         ----------
@@ -147,12 +147,12 @@ class BatchEffects:
         return [name for name, found in zip(self.covariates, either, strict=True) if found]
 
     def table(self) -> DataFrame:
-        """The covariates as a table.
+        """Return a row per covariate, sorted by p-value and R².
 
         Returns
         -------
         pandas.DataFrame
-            A row per covariate, those first that show most clearly in the distances.
+            Statistics and p-values.
         """
         columns: dict[str, Any] = {"covariate": self.covariates, "values": self.n_values}
         columns |= {"same among nearest": self.neighbors, "expected": self.neighbors_expected}

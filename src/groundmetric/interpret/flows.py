@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 Digest = TypeVar("Digest")
-MOST_BAGS = 4  # metrics that a pair is compared under: more add time, and hardly any precision
+MOST_BAGS = 4  # metrics under which a pair is compared; more take longer and hardly add precision
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class Flow:
         return float(np.trace(self.mass))
 
     def table(self) -> DataFrame:
-        """The flow as a table.
+        """Return a row for every two kinds between which mass is moved, sorted by cost.
 
         Returns
         -------
         pandas.DataFrame
-            A row for every two kinds between which mass is moved, the costliest first.
+            Columns from, to, mass, distance and share of cost.
         """
         rows, cols = np.nonzero(self.mass)
         columns = {
@@ -108,7 +108,7 @@ def flow(
     random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> Flow:
-    """Mass between kinds of points in the optimal transport from i to j.
+    """Return the mass that optimal transport from i to j moves between kinds of points.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def flow(
     y : array-like of shape (n_distributions,) or None, default=None
         Labels, where `i` and `j` are classes.
     max_pairs : int or None, default=100
-        Of more pairs, so many are drawn at random; None: all.
+        Largest number of pairs, drawn at random; None: all.
     random_state : int, RandomState or None, default=0
         Seed of the draw.
     n_jobs : int or None, default=None

@@ -83,7 +83,7 @@ class FeatureReading:
         return np.array(self.values, dtype=object)[np.argmax(size, axis=0)]
 
     def top(self, n: int = 20) -> list[str]:
-        """Names of the most important features.
+        """Return the names of the most important features.
 
         Parameters
         ----------
@@ -98,12 +98,12 @@ class FeatureReading:
         return [self.features[f] for f in np.argsort(-self.importance, kind="stable")[:n]]
 
     def table(self) -> DataFrame:
-        """The features as a table.
+        """Return a row per feature, the most important first.
 
         Returns
         -------
         pandas.DataFrame
-            A row per feature, the most important first.
+            Columns feature, importance, highest, lowest, difference, and differences by kind of points.
         """
         columns: dict[str, Any] = {
             "feature": self.features,
@@ -121,10 +121,10 @@ class FeatureReading:
 def read_features(
     metric: MetricLike, D: DistributionsLike, y: LabelsLike, *, annotation: str | LabelsLike | None = None
 ) -> FeatureReading:
-    """Importance of every feature, and in which class and kind of points its values are higher.
+    """Return the importance of every feature, and the class and kind of points in which its values are higher.
 
-    The importance alone says that a feature counts, not which class has more of it: this comes from the class means.
-    They are means of single features; the metric may use a feature only together with others.
+    The importance has no direction; the direction is that of the class means of single features. The metric may use a
+    feature only together with others.
 
     Parameters
     ----------
@@ -173,9 +173,9 @@ def read_features(
 
 
 def class_means(D: Distributions, codes: np.ndarray, kinds: Annotation) -> np.ndarray:
-    """Mean of each class among points of each kind, (n_classes, n_values, n_features); NaN where there are none.
+    """Return class means of points of each kind, (n_classes, n_values, n_features); NaN if there are none.
 
-    Every distribution that has such points counts the same.
+    Distributions that have such points have equal weights.
     """
     n_classes, n_values = int(codes.max()) + 1, len(kinds.values)
     masses = kinds.masses(D)  # (n_distributions, n_values)
