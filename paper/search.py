@@ -23,13 +23,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import randomized_svd
 
 from groundmetric._internal.parallel import progress_bar
-from groundmetric._internal.validation import check_labels
+from groundmetric._internal.validation import check_labels, group_list, number_groups
 from groundmetric.distances import pairwise_distances
 from groundmetric.distributions import Distributions, as_distributions, resolve_n_points, with_equal_points
 from groundmetric.estimators import GroundMetricLearner
 from groundmetric.estimators._base import GroundMetricMethod
 from groundmetric.learning.penalties import has_vanished
-from groundmetric.learning.splits import Split, folds, group_list, number_groups, shuffled
+from groundmetric.learning.splits import Split, folds, shuffled
 from groundmetric.metrics.base import Cost, GroundMetric
 
 # Components that an average keeps at most: with so few, costs are filled inside the solver.

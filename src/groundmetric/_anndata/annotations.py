@@ -205,7 +205,7 @@ class Annotations:
                 stacklevel=3,
             )
         if target == "classes":
-            check_classes(labels, label_key, give={"target": "ordered"})
+            check_classes(labels, label_key, remedies={"target": "ordered"})
         if labels.nunique() < 2:
             raise ValueError(
                 f"all samples have the label {labels.iloc[0]!r} in obs[{label_key!r}]: at least two are needed"
@@ -229,7 +229,7 @@ class Annotations:
         owners, columns = self.owners, constant_columns(obs, self.samples).loc[self.labels.index]
         if is_class:
             counts = owners.groupby(self.labels.to_numpy()).nunique().sort_values()
-            if counts.iloc[0] < max(_FEW_PATIENTS, _RARE * counts.sum()):
+            if counts.iloc[-1] > 1 and counts.iloc[0] < max(_FEW_PATIENTS, _RARE * counts.sum()):
                 what = "samples" if self.groups is None else "groups"
                 label, n = counts.index[0], counts.iloc[0]
                 _warn(
@@ -272,13 +272,15 @@ def _association(batches: pd.Series, labels: pd.Series, owners: pd.Series, is_cl
     return float(stats.kruskal(*(part for _, part in labels.groupby(batches.to_numpy()))).pvalue)
 
 
-def check_classes(labels: pd.Series, label_key: str, remedy: str = "", give: Mapping[str, Any] | None = None) -> None:
+def check_classes(
+    labels: pd.Series, label_key: str, remedy: str = "", remedies: Mapping[str, Any] | None = None
+) -> None:
     """Raise where labels are numbers with fractions: each would be a class of its own."""
     if labels.dtype.kind == "f" and np.any(np.mod(labels, 1) != 0):
         values = np.unique(labels)
         shown = ", ".join(f"{value:.4g}" for value in values[:3])
         problem = f", which holds {values.size} numbers with fractions ({shown}, …) rather than classes{remedy}"
-        raise ParameterError("label_key", label_key, problem, give)
+        raise ParameterError("label_key", label_key, problem, remedies)
 
 
 def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:

@@ -16,10 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._internal.keyed import resolve_seed
 from .._internal.parallel import InterruptedWarning, Threads, progress_bar
 from .._internal.types import DistributionsLike, FilePath, LabelsLike, RandomState
-from .._internal.validation import NameIndex, align_by_name, refuse_groups, refuse_mask
+from .._internal.validation import NameIndex, align_by_name, refuse_groups, refuse_mask, resolve_seed
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.labels import (

@@ -19,10 +19,10 @@ from sklearn.base import clone
 from .. import __version__
 from .._internal.cache import Cache
 from .._internal.parallel import InterruptedWarning
-from .._internal.validation import NameIndex, check_class_weight, check_number
+from .._internal.validation import NameIndex, check_class_weight, check_number, number_groups
 from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights, class_shares
-from ..learning.splits import Split, as_splits, folds, number_groups, rounds_of
+from ..learning.splits import Split, as_splits, folds, rounds_of
 from .scores import (
     cluster_distributions,
     cluster_points,

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.stats import contingency
 
-from .._internal.keyed import keyed_generator, resolve_seed
 from .._internal.types import ColumnsLike, LabelsLike, RandomState
 from .._internal.validation import (
     NameIndex,
@@ -24,10 +23,14 @@ from .._internal.validation import (
     align_square_by_name,
     check_labels,
     check_number,
+    group_list,
     is_missing,
+    keyed_generator,
+    number_groups,
     real_array,
+    resolve_seed,
 )
-from ..learning.splits import canonical_order, group_list, number_groups, restricted_permutations
+from ..learning.splits import canonical_order, restricted_permutations
 from ._inputs import frame
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from sklearn.utils import check_random_state
 
 from .._internal.parallel import muted, progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLike, RandomState
-from .._internal.validation import check_number
+from .._internal.validation import check_number, group_list, number_groups
 from ..distributions import Distributions, as_distributions
 from ..ensemble.members import importance_interval
 from ..evaluation.intervals import resample
-from ..learning.splits import group_list, number_groups
 from ._inputs import (
     Annotation,
     annotation_of,

@@ -10,11 +10,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from .._internal.validation import check_number
+from .._internal.validation import check_number, group_list, number_groups
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.intervals import containing, resample
-from ..learning.splits import group_list, number_groups
 from ._inputs import Annotation, annotation_of, check_confidence, classes_of, frame, metric_of
 from .flows import Bag, PairCosts, costs_within_kinds
 

@@ -17,15 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special, stats
 
-from .._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import check_number, label_array, missing_values, real_array
+from .._internal.validation import (
+    check_number,
+    group_list,
+    keyed_generator,
+    keyed_uniform,
+    label_array,
+    missing_values,
+    number_groups,
+    real_array,
+    resolve_seed,
+)
 from ..distributions import Distributions, as_distributions
 from ..learning.splits import (
     RestrictedPermutations,
     canonical_order,
-    group_list,
-    number_groups,
     profiles,
     restricted_permutations,
 )
