@@ -22,7 +22,7 @@ from ..distributions import Distributions
 _BLOCK = 8192
 
 
-class Cost(enum.IntEnum):
+class Cost(enum.IntEnum):  # numpydoc ignore=PR01
     """Cost of moving mass 1 over the step s.
 
     Transport with the first two is a metric between distributions (the Wasserstein distance W1). With squared costs it
@@ -41,7 +41,18 @@ class Cost(enum.IntEnum):
 
     @classmethod
     def named(cls, name: Any) -> Cost:
-        """The cost of this name; a Cost passes through."""
+        """Return the cost of a name.
+
+        Parameters
+        ----------
+        name : {"euclidean", "manhattan", "squared"} or Cost
+            Name; a Cost is returned unchanged.
+
+        Returns
+        -------
+        Cost
+            The cost.
+        """
         names = [cost.name.lower() for cost in cls]
         if isinstance(name, cls):
             return name
@@ -50,12 +61,35 @@ class Cost(enum.IntEnum):
         raise ValueError(f"cost is {name!r}: expected one of {names}")
 
     def norm(self, steps: np.ndarray) -> np.ndarray:
-        """The norm of each row that the cost is, or is the square of."""
+        """Return the norm of each step; squared costs are the square of it.
+
+        Parameters
+        ----------
+        steps : array of shape (n_steps, n_components)
+            Steps between projected points.
+
+        Returns
+        -------
+        array of shape (n_steps,)
+            Norms.
+        """
         return np.linalg.norm(steps, ord=1 if self is Cost.MANHATTAN else None, axis=1)
 
     def between(self, x: Any, y: Any) -> np.ndarray:
-        """Costs between the rows of x and y.
+        """Return the costs between the rows of x and y.
 
+        Parameters
+        ----------
+        x, y : array or sparse matrix of shape (n, n_components) and (m, n_components)
+            Projected points.
+
+        Returns
+        -------
+        array of shape (n, m)
+            Costs.
+
+        Examples
+        --------
         >>> Cost.SQUARED.between(np.zeros((1, 2)), np.array([[3.0, 4.0]])).tolist()
         [[25.0]]
         """
@@ -65,8 +99,20 @@ class Cost(enum.IntEnum):
         return np.square(distances, out=distances) if self is Cost.SQUARED else distances
 
     def slopes(self, steps: np.ndarray) -> np.ndarray:
-        """A row for each step s whose product with s is what s costs: how a cost is shared out among the components.
+        """Return a vector for each step whose inner product with the step is its cost: shares of the components.
 
+        Parameters
+        ----------
+        steps : array of shape (n_steps, n_components)
+            Steps between projected points.
+
+        Returns
+        -------
+        array of shape (n_steps, n_components)
+            Vectors; 0 for a step of length 0.
+
+        Examples
+        --------
         >>> Cost.EUCLIDEAN.slopes(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
         [[0.6, 0.8], [0.0, 0.0]]
         """
