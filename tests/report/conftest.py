@@ -8,6 +8,14 @@ import groundmetric as gm
 from groundmetric import cli
 from groundmetric._internal.tables import visible
 
+
+def pytest_collection_modifyitems(items):
+    """Ignore warnings of the design: cohorts of these tests are small, and some have patients that a report groups."""
+    for item in items:
+        if item.path.parent.name == "report":
+            item.add_marker(pytest.mark.filterwarnings("ignore::groundmetric.tl.CohortWarning"))
+
+
 SCRIPT = "<script>window.broken = 1</script>"
 GIVEN = [
     f"S1 {SCRIPT}",

@@ -117,7 +117,7 @@ def test_a_time_without_a_valid_unit_is_refused(project, capsys):
 
 
 def test_many_numbers_are_compared_by_thirds_and_few_values_by_value():
-    cells = gm.datasets.make_cohort(5, 10, 60, n_markers=5, n_programme_genes=10, random_state=0)
+    cells = gm.datasets.make_cohort(5, 20, 60, n_markers=5, n_programme_genes=10, random_state=0)
     number = cells.obs["sample"].cat.codes.to_numpy()
     cells.obs["age"], cells.obs["grade"] = 20.0 + 3 * number, number % 3
     for label, names in (("age", ["age above 38", "age up to 29", "age 29 to 38"]), ("grade", ["0", "1", "2"])):
