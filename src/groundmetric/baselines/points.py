@@ -132,7 +132,7 @@ def labelled(D: Any, y: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
 
 
 def unlabelled(D: Any, y: Any) -> Distributions:
-    """Return the distributions without points of zero mass, for methods that ignore labels; labels are still checked."""
+    """Return the distributions without points of zero mass, for methods that ignore labels; check given labels."""
     D = as_distributions(D)
     if y is not None:
         check_labels(y, D.name_index)
