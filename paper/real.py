@@ -12,7 +12,7 @@ import numpy as np
 
 from groundmetric import baselines
 from groundmetric._anndata.cohort import Labelled, read_cohort
-from groundmetric._internal.tables import interval, markdown, number, prose, write_records
+from groundmetric._internal.tables import markdown, number
 from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner
 from groundmetric.evaluation import Comparison, Voting, compare, folds, leave_one_group_out
@@ -21,6 +21,7 @@ from groundmetric.learning.splits import Split
 from .figures import draw_scores
 from .protocol import SEARCH, Plan, PrincipalComponents
 from .search import NestedSearch
+from .tables import interval, prose, write_records
 
 # Principal components, found in each training part, that all methods are shown where there are more features.
 COMPONENTS = 30

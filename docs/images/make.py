@@ -23,7 +23,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--window-size=1100,5000",
 )  # fmt: skip
 # Sections of the report, and how much of each is shown, in pixels.
-SECTIONS = {"summary": 766, "sample-maps": 549}
+SECTIONS = {"summary": 480, "samples": 640}
 
 
 def write_report(folder: Path) -> Path:

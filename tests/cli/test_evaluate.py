@@ -133,7 +133,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(cells, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize("arguments", [["--resume"], ["--replace"], ["--force"]])
+@pytest.mark.parametrize("arguments", [["--resume"], ["--replace"]])
 def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys, arguments):
     (tmp_path / "run.unfinished").write_text("mine")
     assert cli.main(["evaluate", str(cells), *QUICK, "-o", str(tmp_path / "run"), *arguments]) == 2
@@ -157,7 +157,7 @@ def test_what_somebody_else_keeps_beside_is_not_removed(cells, tmp_path, capsys,
         ),
         (["--methods", "defaults,svm"], "no method is called 'svm': expected some of groundmetric, single, "),
         (["--genes", "good"], "--genes is 'good', which is neither a rule nor a column of var"),
-        (["--group", "cell_type"], "is in several groups of obs['cell_type']"),
+        (["--group", "cell_type"], "--group is 'cell_type', but sample"),
         (["--min-cells", "100"], "at least two labels are needed"),
     ],
 )

@@ -297,8 +297,19 @@ def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
         return labels
     if not getattr(column.dtype, "ordered", False):
         problem = ", which holds text whose order from low to high is not known: make it ordered categories"
-        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels), key=_by_number)})
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def _by_number(label: str) -> tuple[float, int, str]:
+    """Return a key that sorts labels by their first number, "<30" before "30-60" before ">30".
+
+    >>> sorted([">60", "<30", "30-60"], key=_by_number)
+    ['<30', '30-60', '>60']
+    """
+    number = re.search(r"\d+(?:\.\d+)?", label)
+    sign = label.strip()[:1]
+    return float(number[0]) if number else float("inf"), (sign in ">≥") - (sign in "<≤"), label
 
 
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:

@@ -47,10 +47,6 @@ BASELINES = {
     "lda": "LinearDiscriminant", "pseudobulk": "PseudobulkNeighbors", "logistic": "PseudobulkLogistic",
     "composition": "Composition",
 }  # fmt: skip
-OPTION_OF = {
-    "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",
-    "genes": "--genes",
-}  # fmt: skip
 METHODS = (
     "the first is compared with all others; groundmetric: the classifier on an ensemble (TransportClassifier), as "
     "learn and predict have it; single: the nearest samples under one learned metric (GroundMetricLearner) vote; "
@@ -88,7 +84,6 @@ def add(commands: Any) -> None:
     add_seed(command, "of the draw, the splits and the methods")
     add_jobs(command)
     add_replace(command)
-    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:
