@@ -226,7 +226,7 @@ class Annotations:
         `keys` are the columns that were given, by the name of the argument.
         """
         is_class = not isinstance(resolve_target(target), Ordered)
-        owners, columns = self.owners, constant_columns(obs, self.samples).loc[self.labels.index]
+        owners = self.owners
         if is_class:
             counts = owners.groupby(self.labels.to_numpy()).nunique().sort_values()
             if counts.iloc[-1] > 1 and counts.iloc[0] < max(_FEW_PATIENTS, _RARE * counts.sum()):
@@ -236,9 +236,12 @@ class Annotations:
                     f"label {str(label)!r} of obs[{label_key!r}] has {n} of {counts.sum()} {what}: "
                     "predictions and scores of a rare label are unreliable; add samples, or merge or drop the label"
                 )
-        for name, column in columns.drop(columns=label_key).items():
+        others = [name for name in obs.columns if name not in (label_key, keys["sample_key"], keys["group_key"])]
+        known = [n for n in others if n == keys["batch_key"] or _PATIENTS.search(str(n)) or _BATCHES.search(str(n))]
+        columns = constant_columns(obs[list(dict.fromkeys(known))], self.samples).loc[self.labels.index]
+        for name, column in columns.items():
             n_values = column.nunique()
-            if not 1 < n_values < len(column) or name in (keys["sample_key"], keys["group_key"]):
+            if not 1 < n_values < len(column):
                 continue
             if keys["group_key"] is None and name != keys["batch_key"] and _PATIENTS.search(str(name)):
                 _warn(

@@ -68,13 +68,3 @@ def documented(texts: Mapping[str, str]) -> Callable[[Function], Function]:
         return function
 
     return fill
-
-
-def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the text of each parameter in the docstring of a function, to document another function.
-
-    >>> parameter_texts(documented)
-    {}
-    """
-    text = inspect.cleandoc(function.__doc__ or "")
-    return {match[1]: match[0] for match in re.finditer(r"(?m)^(\w+) : .*(?:\n +\S.*)*", text)}

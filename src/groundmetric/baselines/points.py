@@ -102,7 +102,7 @@ class PointLearner(GroundMetricMethod, Baseline):
     distances.__doc__ = GroundMetricMethod.distances.__doc__
 
     def _projected(self, D: Any) -> Distributions:
-        """Distributions in the learned space: with many components, projecting once is cheaper than for every pair."""
+        """Return projected distributions: with many components, projecting once is cheaper than for every pair."""
         D = as_distributions(D)
         self.metric_.check_fit(D)
         return D.with_points(self.metric_.project(D))
@@ -116,12 +116,12 @@ class PointLearner(GroundMetricMethod, Baseline):
         raise NotImplementedError
 
     def _final_map(self, components: np.ndarray) -> np.ndarray:
-        """The map of the features that is applied, from the one that was learned."""
+        """Return the map that is applied to features; subclasses may change the learned map."""
         return components
 
 
 def labelled(D: Any, y: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
-    """Distributions without points of no mass, the classes, and the index of each one's label among them."""
+    """Return the distributions without points of zero mass, the classes, and the class index of each distribution."""
     if y is None:
         raise ValueError("y is None: this method learns from labels, one per distribution")
     D = as_distributions(D)
@@ -132,7 +132,7 @@ def labelled(D: Any, y: Any) -> tuple[Distributions, np.ndarray, np.ndarray]:
 
 
 def unlabelled(D: Any, y: Any) -> Distributions:
-    """For methods that do not look at labels: those that are given must fit all the same."""
+    """Return the distributions without points of zero mass, for methods that ignore labels; check given labels."""
     D = as_distributions(D)
     if y is not None:
         check_labels(y, D.name_index)
@@ -140,7 +140,7 @@ def unlabelled(D: Any, y: Any) -> Distributions:
 
 
 def draw(D: Distributions, max_points: int | None, random: np.random.RandomState) -> np.ndarray:
-    """Rows of about `max_points` points: the same share of every distribution, and at least one point of each."""
+    """Return rows of about `max_points` points: the same share of every distribution, at least one point each."""
     if max_points is not None:
         check_number("max_points", max_points, low=2, whole=True)
     n_points = D.points.shape[0]
@@ -152,22 +152,22 @@ def draw(D: Distributions, max_points: int | None, random: np.random.RandomState
 
 
 def owners(D: Distributions, rows: np.ndarray) -> np.ndarray:
-    """Which distribution each of these rows belongs to."""
+    """Return the index of the distribution of each row."""
     return np.searchsorted(D.bounds, rows, side="right") - 1
 
 
 def point_weights(D: Distributions) -> np.ndarray:
-    """Weights of points that do not depend on the size of their distribution: 1 where all points weigh the same."""
+    """Return weights of points with mean 1 in each distribution."""
     return D.weights * np.repeat(D.sizes, D.sizes)
 
 
 def spread(variance: np.ndarray) -> np.ndarray:
-    """Standard deviations to divide by: 1 for what is constant."""
+    """Return standard deviations, 1 for constant features."""
     return np.where(variance > 0.0, np.sqrt(variance), 1.0)
 
 
 def class_scatter(points: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted covariance of the class means, and of the points around their class mean."""
+    """Return the weighted covariance of the class means, and of the points around their class mean."""
     members = codes == np.unique(codes)[:, None]  # (n_classes, n_points)
     mass = members * (weights / weights.sum())
     means = (mass @ points) / mass.sum(axis=1, keepdims=True)
@@ -179,13 +179,13 @@ def class_scatter(points: np.ndarray, codes: np.ndarray, weights: np.ndarray) ->
 
 
 def directions(between: np.ndarray, within: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues of between against within, largest first, and the eigenvectors as columns v with vᵀ within v = 1.
+    """Return generalised eigenvalues, largest first, and eigenvectors as columns v with vᵀ within v = 1.
 
-    Features are brought to one unit first, which changes nothing but the rounding. Those without scatter are left out;
-    a scatter within that has no extent in some direction gets a little.
+    Features are scaled to one unit first, for accuracy. Features without scatter have zero entries; a singular matrix
+    `within` gets a ridge.
     """
     unit = np.sqrt(np.diag(within) + np.abs(np.diag(between)))
-    varies = unit > 1e-12 * unit.max()  # what rounding leaves of a constant is none
+    varies = unit > 1e-12 * unit.max()  # rounding errors of a constant feature are not scatter
     unit = unit[varies]
     if not varies.any():
         return np.zeros(1), np.zeros((len(within), 1))
@@ -208,14 +208,14 @@ def _generalised(between: np.ndarray, within: np.ndarray) -> tuple[np.ndarray, n
 
 
 class WorkingSpace(NamedTuple):
-    """Coordinates z = axes (x - centre) / scale, in which a metric is learned; without axes, all the features."""
+    """Coordinates z = axes (x - centre) / scale in which a metric is learned; without axes, all features."""
 
     centre: np.ndarray  # (n_features,)
     scale: np.ndarray  # (n_features,)
     axes: np.ndarray | None  # (n_axes, n_features)
 
     def coordinates(self, points: Any) -> np.ndarray:
-        """Points as a dense array of their coordinates in this space."""
+        """Return the coordinates of points as a dense array."""
         if self.axes is not None:
             rows = self.axes / self.scale
             return GroundMetric(rows).project(points) - rows @ self.centre
@@ -223,7 +223,7 @@ class WorkingSpace(NamedTuple):
         return (points.astype(np.float64) - self.centre) / self.scale
 
     def components(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of a linear map of the coordinates as rows for the features as given."""
+        """Return rows of a linear map of the features from rows of a map of the coordinates."""
         return (rows if self.axes is None else rows @ self.axes) / self.scale
 
 
@@ -235,10 +235,7 @@ def working_space(
     max_features: int,
     random: np.random.RandomState,
 ) -> WorkingSpace:
-    """All features where they are at most `max_features`, otherwise as many leading principal components.
-
-    Fewer points than that span fewer dimensions: then nothing of the training points is lost.
-    """
+    """Return all features if there are at most `max_features`, otherwise the leading principal components."""
     if centre.size <= max_features:
         return WorkingSpace(centre, scale, None)
     if points.shape[0] > _POINTS_FOR_AXES:
@@ -250,7 +247,7 @@ def working_space(
 def principal_axes(
     points: Any, weights: np.ndarray, centre: np.ndarray, scale: np.ndarray, n_axes: int, random: np.random.RandomState
 ) -> np.ndarray:
-    """Leading principal axes of weighted, scaled points, strongest first; fewer where the points span less."""
+    """Return the leading principal axes of weighted, scaled points; fewer if the points span fewer dimensions."""
     n_points, n_features = points.shape
     roots = np.sqrt(weights)
     n_axes = min(n_axes, n_points, n_features)
@@ -271,7 +268,7 @@ def _by_covariance(centred: np.ndarray, n_axes: int) -> np.ndarray:
     strength, vectors = eigh(gram, subset_by_index=(size - n_axes, size - 1))
     strength, vectors = strength[::-1], vectors[:, ::-1]
     useful = strength > 1e-12 * max(strength[0], 0.0)
-    if not useful.any():  # all points coincide: any axis is as good as another
+    if not useful.any():  # all points coincide, so that any axis will do
         return np.eye(1, centred.shape[1])
     vectors = vectors[:, useful]
     return _signed(vectors.T if tall else (vectors / np.sqrt(strength[useful])).T @ centred)
@@ -284,13 +281,13 @@ def _by_iteration(centred: Any, n_axes: int, random: np.random.RandomState) -> n
 
 
 def _signed(axes: np.ndarray) -> np.ndarray:
-    """An axis has no direction of its own: its largest entry is made positive."""
+    """Return axes with the sign that makes their largest entry positive."""
     largest = np.abs(axes).argmax(axis=1)
     return axes * np.sign(axes[np.arange(len(axes)), largest])[:, None]
 
 
 def _centred_operator(points: Any, roots: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> LinearOperator:
-    """diag(roots) (points - centre) / scale as products only: sparse points stay sparse."""
+    """Return diag(roots) (points - centre) / scale as an operator, so that sparse points stay sparse."""
 
     def forward(x: np.ndarray) -> np.ndarray:
         x = x.ravel() / scale

@@ -140,16 +140,16 @@ class GroundMetricLearning(SupervisedSampleMethod):
         for label, task in zip(labels, tasks, strict=True):
             self.tasks[self.label_keys.index(label)] = task  # patpy keeps the previous task of a label
             self.adata.obs.drop(columns=f"{label}_importance", errors="ignore", inplace=True)  # of an earlier metric
-            given: dict[str, Any] = {
+            options: dict[str, Any] = {
                 "layer": layer, "use_rep": use_rep, "n_cells": self.n_cells, "n_jobs": self.n_jobs,
                 "random_state": self.seed, "target": _TARGETS[task], **self.parameters, **parameters,
             }  # fmt: skip
-            learn(self.adata, self.sample_key, label, method="ensemble", key_added=_key(label), **given)
+            learn(self.adata, self.sample_key, label, method="ensemble", key_added=_key(label), **options)
             results = EnsembleResults.read(self.adata.uns[_key(label)])
             assert results is not None
             self._learned[label] = results
             self._of_cells.pop(label, None)
-            self._matrices = {place: matrix for place, matrix in self._matrices.items() if place[0] != label}
+            self._matrices = {key: matrix for key, matrix in self._matrices.items() if key[0] != label}
         self._fitted = True
         self.get_sample_representations()
 
@@ -184,9 +184,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
             return pd.Series(predicted[0].to_numpy(), index=index, name=label)
         table = pd.DataFrame(predicted.to_numpy(), index=index, columns=[f"prob_{name}" for name in results.classes])
         # The row of a sample that has the name of a training sample is missing: it is not predicted anew.
-        known = predicted.notna().all(axis=1).to_numpy()
+        complete = predicted.notna().all(axis=1).to_numpy()
         classes = pd.Series(results.classes[predicted.fillna(0.0).to_numpy().argmax(axis=1)], index=index)
-        return table.assign(**{f"{label}_pred": classes if known.all() else classes.where(known)})
+        return table.assign(**{f"{label}_pred": classes if complete.all() else classes.where(complete)})
 
     def _predict_new(self, label: str, adata: Any) -> pd.DataFrame:
         """Return probabilities, or numbers, of new samples."""
@@ -220,9 +220,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def _distances(self, label: str, out_of_bag: bool) -> np.ndarray:
         results, key = self._results(label), _key(label)
         if (label, out_of_bag) not in self._matrices:
-            places = pd.Index(results.samples).get_indexer(self._names)
-            if out_of_bag and np.all(places >= 0):  # all are training samples
-                distances = results.out_of_bag[np.ix_(places, places)]
+            rows = pd.Index(results.samples).get_indexer(self._names)
+            if out_of_bag and np.all(rows >= 0):  # all are training samples
+                distances = results.out_of_bag[np.ix_(rows, rows)]
             else:
                 compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
                 distances = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
@@ -264,10 +264,10 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def _farther(self, label: str) -> np.ndarray:
         distances = self._distances(label, out_of_bag=True)
         classes = self._classes(label).reindex(self._names).to_numpy()
-        known = pd.notna(classes) & pd.notna(classes)[:, None]
-        unlike = (classes[:, None] != classes) & known
-        like = (classes[:, None] == classes) & known & ~np.eye(len(classes), dtype=bool)
-        with np.errstate(invalid="ignore"):  # without a label, or alone of its label: not known
+        labelled = pd.notna(classes) & pd.notna(classes)[:, None]
+        unlike = (classes[:, None] != classes) & labelled
+        like = (classes[:, None] == classes) & labelled & ~np.eye(len(classes), dtype=bool)
+        with np.errstate(invalid="ignore"):  # NaN without a label, or alone in its label
             between, within = ((distances * pairs).sum(axis=1) / pairs.sum(axis=1) for pairs in (unlike, like))
         return (between - within) / distances[unlike].mean()
 

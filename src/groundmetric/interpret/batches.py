@@ -83,8 +83,8 @@ class BatchEffects:
     >>> import groundmetric as gm
     >>> at = np.arange(12) % 2 * 5.0 + np.linspace(0, 1, 12)  # the batch moves everything
     >>> y, batch = np.repeat(["ill", "well"], 6), np.tile(["a", "b"], 6)
-    >>> found = gm.interpret.batch_effects(np.abs(at[:, None] - at), y, {"batch": batch})
-    >>> found.suspected(), float(found.neighbors[0]), bool(found.neighbors_expected[0] < 0.6)
+    >>> result = gm.interpret.batch_effects(np.abs(at[:, None] - at), y, {"batch": batch})
+    >>> result.suspected(), float(result.neighbors[0]), bool(result.neighbors_expected[0] < 0.6)
     (['batch'], 1.0, True)
     """
 
@@ -214,8 +214,8 @@ def batch_effects(
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
     >>> ensemble = gm.GroundMetricEnsemble(2, random_state=0).fit(D, y)
-    >>> found = gm.interpret.batch_effects(ensemble.distances_, y, {"site": np.arange(len(D)) % 2})
-    >>> found.covariates, found.suspected()
+    >>> result = gm.interpret.batch_effects(ensemble.distances_, y, {"site": np.arange(len(D)) % 2})
+    >>> result.covariates, result.suspected()
     (['site'], [])
     """
     name_index = NameIndex.of(y, *([] if distances is None else [distances]))
@@ -243,9 +243,9 @@ def batch_effects(
         rows[name] = _tested(case, part, n_permutations, keyed_generator(seed, "permutations", name))
     columns = {name: np.array([getattr(row, name) for row in rows.values()]) for name in _Tested._fields}
     q = np.full(len(rows), np.nan)
-    known = np.isfinite(columns["p"].astype(float))
-    if known.any():
-        q[known] = stats.false_discovery_control(columns["p"][known])
+    tested = np.isfinite(columns["p"].astype(float))
+    if tested.any():
+        q[tested] = stats.false_discovery_control(columns["p"][tested])
     return BatchEffects(list(rows), q=q, **columns)
 
 
@@ -414,15 +414,15 @@ def _columns(covariates: Any, name_index: NameIndex, n: int) -> dict[str, np.nda
         raise TypeError(
             f"covariates is {type(covariates).__name__}: expected a DataFrame, or a dict of names to values"
         )
-    found = {}
+    by_name = {}
     for name in covariates.columns if hasattr(covariates, "columns") else covariates:
         values = np.array(align_by_name(covariates[name], name_index, str(name)), dtype=object)
         if values.shape != (n,):
             raise ValueError(
                 f"covariate {name!r} has shape {values.shape} for {n} distributions: one is needed for each"
             )
-        found[str(name)] = values
-    return found
+        by_name[str(name)] = values
+    return by_name
 
 
 def _square(distances: Any, name_index: NameIndex, n: int) -> np.ndarray:

@@ -341,11 +341,11 @@ def stability(
 
 def _refit_parameters(learner: Any) -> dict[str, Any]:
     """Return parameters of a refit: one thread, no output, and short training after a discriminant start."""
-    known = learner.get_params()
-    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in known}
-    init = known.get("init", "discriminant")  # may be an array
-    if "max_epochs" in known and isinstance(init, str) and init == "discriminant":
-        parameters["max_epochs"] = min(max(10, known["max_epochs"] // 5), known["max_epochs"])
+    settings = learner.get_params()
+    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in settings}
+    init = settings.get("init", "discriminant")  # may be an array
+    if "max_epochs" in settings and isinstance(init, str) and init == "discriminant":
+        parameters["max_epochs"] = min(max(10, settings["max_epochs"] // 5), settings["max_epochs"])
     return parameters
 
 

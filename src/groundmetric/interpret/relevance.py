@@ -59,8 +59,8 @@ class AnnotationRelevance:
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
-    >>> found = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> found.values, found.values[found.share.argmax()], found.interval.shape
+    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
+    >>> result.values, result.values[result.share.argmax()], result.interval.shape
     (['centre', 'high', 'low'], 'centre', (2, 3))
     """
 
@@ -175,8 +175,8 @@ def annotation_relevance(
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
-    >>> found = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> round(float(found.share.sum()), 6)
+    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
+    >>> round(float(result.share.sum()), 6)
     1.0
     """
     check_number("n_draws", n_draws, low=1, whole=True)

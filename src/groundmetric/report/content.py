@@ -345,32 +345,25 @@ def _describe_test(results: Results) -> str | None:
         return "Association with the label was not tested by permutation."
     p = f"p = {test['p']:.2g}, {len(test['null'])} permutations"
     if test["p"] <= LEVEL:
-        text = f"The cells are associated with {label} ({p})."
-    elif smallest_p(test) > LEVEL:
-        text = f"The test cannot reach p = {LEVEL}: the design allows {test['arrangements']} arrangements ({p})."
-    else:
-        text = f"No association of the cells with {label} is shown ({p}): treat the results below as unconfirmed."
-    separation = test.get("p_values", {}).get("map separation")
-    return text if separation is None else f"{text} Separation of labels in the distances: p = {separation:.2g}."
+        return f"The cells are associated with {label} ({p})."
+    if smallest_p(test) > LEVEL:
+        return f"The test cannot reach p = {LEVEL}: the design allows {test['arrangements']} arrangements ({p})."
+    return f"No association of the cells with {label} is shown ({p}): treat the results below as unconfirmed."
 
 
 def _describe_baseline(scores: Evaluation | None) -> str | None:
     best = None if scores is None else scores.best_baseline
     if best is None:
         return None
-    start = f"The best baseline, {best['method']}, reaches {best['value']:.2f}{_interval(best)}"
+    start = f"Best baseline {best['value']:.2f} ({best['method']})"
     if best.get("lead") is None:
         return f"{start}."
-    details = [f"difference {best['lead']:+.2f}"]
-    if best.get("lead_low") is not None:
-        details.append(f"95% interval {best['lead_low']:+.2f} to {best['lead_high']:+.2f}")
-    if best.get("p") is not None:
-        details.append(f"p = {best['p']:.2g}")
+    details = f"difference {best['lead']:+.2f}" + ("" if best.get("p") is None else f", p = {best['p']:.2g}")
     significant = best.get("p") is not None and best["p"] < LEVEL
     verdict = "no significant difference" if not significant else (
         "groundmetric is better" if best["lead"] > 0 else "groundmetric is worse"
     )  # fmt: skip
-    return f"{start}: {verdict} ({', '.join(details)})."
+    return f"{start}: {verdict} ({details})."
 
 
 def _describe_neighbors(run: Run, samples: SampleMap) -> str | None:
@@ -411,7 +404,7 @@ def describe_errors(predictions: Predictions | None) -> str | None:
 
 
 def _describe_genes(results: Results) -> str:
-    genes, feature = results.genes, results.run.feature
+    genes = results.genes
 
     def text(name: Any, row: Any) -> str:
         parts = [f"{row['importance']:.1%}"]
@@ -421,10 +414,8 @@ def _describe_genes(results: Results) -> str:
             parts.append(f"{'rises' if row['effect'] > 0 else 'falls'} with {results.run.label_key}")
         return f"{name} ({', '.join(parts)})"
 
-    top = joined([text(name, row) for name, row in genes.head(5).iterrows()])
-    half = int(np.searchsorted(np.cumsum(genes["importance"].to_numpy()), 0.5)) + 1
-    spread = f" Half of the importance is on {half} {feature}{'s' * (half > 1)}." if half <= len(genes) else ""
-    return f"Largest importance: {top}.{spread}"
+    top = joined([text(name, row) for name, row in genes.head(3).iterrows()])
+    return f"Largest importance: {top}."
 
 
 def _describe_stability(results: Results) -> str | None:
@@ -672,6 +663,9 @@ def _protocol(results: Results) -> str:
             f"the true labels by held-out score. Smallest attainable p-value: {smallest_p(scores.test):.2g} "
             f"({scores.test['arrangements']:,} arrangements of the labels)."
         )
+        separation = scores.test.get("p_values", {}).get("map separation")
+        if separation is not None:
+            text += f" Separation of the labels in the distances, against the same refits: p = {separation:.2g}."
     return text
 
 
