@@ -32,7 +32,7 @@ def clustered_costs(n: int, m: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return cdist(x @ W.T, y @ W.T), cdist(x @ moved.T, y @ moved.T)
 
 
-def run(repeats: int = 7) -> list[dict]:
+def run(repeats: int = 25) -> list[dict]:
     rows = []
     for n, m in SIZES:
         before, cost = clustered_costs(n, m)

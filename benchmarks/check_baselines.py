@@ -25,10 +25,9 @@ from sklearn.preprocessing import scale
 
 import groundmetric as gm
 from groundmetric.baselines import NCA
-from groundmetric.baselines import _base as scatter
-from groundmetric.baselines._base import starting_map
+from groundmetric.baselines import points as scatter
 from paper import itml, lfda, lmnn
-from paper.lmnn import LMNN
+from paper.lmnn import LMNN, starting_map
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / ".venv-metric-learn"

@@ -25,7 +25,6 @@ import groundmetric as gm
 from groundmetric import cli
 from groundmetric.distances import search_neighbors
 from groundmetric.evaluation import intervals
-from groundmetric.learning.training import read_parameters
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "random_state": 0}
 Found = Mapping[str, Any]
@@ -212,9 +211,23 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+def _renamed(options: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of version 0.1 by their present names."""
+    options = {"form" if name == "metric" else name: value for name, value in options.items()}
+    objects = {"stopping": gm.learning.EarlyStopping, "solver": gm.transport.Exact}
+    fields = {"tol": "stopping", "patience": "stopping", "validation_fraction": "stopping", "memory": "solver"}
+    fields |= {"max_pivots": "solver"}
+    for parameter, kind in objects.items():
+        values = {name: options.pop(name) for name in list(options) if fields.get(name) == parameter}
+        options |= {parameter: kind(**values)} if values else {}
+    if "refresh" in options:
+        options["neighbors"] = gm.learning.Nearest(options.pop("refresh"))
+    return options
+
+
 def _learn_variants(variants: list[dict[str, Any]], folder: Path) -> Found:
     D, y = (part[1:] for part in modes())  # classes of different sizes
-    return {str(options): learned(D, y, **read_parameters(options)) for options in variants}
+    return {str(options): learned(D, y, **_renamed(options)) for options in variants}
 
 
 CASES |= {name: partial(_learn_variants, variants) for name, variants in VARIANTS.items()}
@@ -306,7 +319,7 @@ def baselines(folder: Path) -> Found:
     plain: list[Any] = [kind(standardise=s) for kind in (of.Euclidean, of.Manhattan, of.Cosine) for s in (False, True)]
     plain += [of.NCA(2, max_iter=10, random_state=0), of.PCAEuclidean(2, random_state=0), of.LinearDiscriminant(2)]
     plain += [of.Composition(4, random_state=0), of.Composition(annotation="mode"), of.PseudobulkLogistic()]
-    plain += [of.PseudobulkNeighbors(statistics="mean_sd"), of.by_name("logistic", C=1.0, class_weight="balanced")]
+    plain += [of.PseudobulkNeighbors(statistics="mean_sd"), of.PseudobulkLogistic(C=1.0, class_weight="balanced")]
     for method in plain:
         method.fit(D[::2], y[::2])
         asked = [name for name in ("distances", "predict_proba") if hasattr(method, name)]

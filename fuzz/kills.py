@@ -59,7 +59,7 @@ EVALUATE = Command(
 )  # fmt: skip
 REPORT = Command(
     ROWS[2],
-    ("report", "@run", "-o", "@page.html", "--refits", "2", "--no-evaluate"),
+    ("report", "@run", "-o", "@page.html", "--no-evaluate"),
     ("--replace",), "page.html", frozenset({"page.html"}),
 )  # fmt: skip
 COMMANDS = (LEARN, EVALUATE, REPORT)

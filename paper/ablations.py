@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from groundmetric._internal.tables import markdown, number, prose, write_records
+from groundmetric._internal.tables import markdown, number
 from groundmetric.estimators import GroundMetricLearner
 from groundmetric.evaluation._run import Cohort, Protocol, Task, attempt
 from groundmetric.learning import EarlyStopping
@@ -16,6 +16,7 @@ from groundmetric.learning import EarlyStopping
 from . import published as paper
 from .figures import draw_surface
 from .protocol import K_POINTS, K, Plan, halves, learner, synthetic
+from .tables import prose, write_records
 from .tasks import run_cached
 
 LEVELS = ("distributions", "points")

@@ -13,14 +13,19 @@ import numpy as np
 from sklearn.base import clone
 
 from groundmetric import baselines
-from groundmetric.baselines._base import PointLearner
+from groundmetric.baselines.points import PointLearner
 from groundmetric.metrics.base import GroundMetric
 
 from .itml import ITML
 from .lfda import LFDA
 from .lmnn import LMNN
 
-BASELINES: dict[str, Callable[..., Any]] = {**baselines.BASELINES, "lmnn": LMNN, "lfda": LFDA, "itml": ITML}
+BASELINES: dict[str, Callable[..., Any]] = {
+    "euclidean": baselines.Euclidean, "manhattan": baselines.Manhattan, "cosine": baselines.Cosine,
+    "nca": baselines.NCA, "pca": baselines.PCAEuclidean, "lda": baselines.LinearDiscriminant,
+    "pseudobulk": baselines.PseudobulkNeighbors, "logistic": baselines.PseudobulkLogistic,
+    "composition": baselines.Composition, "lmnn": LMNN, "lfda": LFDA, "itml": ITML,
+}  # fmt: skip
 
 # Up to so many features the scripts apply M itself; beyond, a factor of this rank.
 _MATRIX_FEATURES, _FACTOR_RANK = 100, 5
@@ -64,7 +69,7 @@ class ScriptsMap(PointLearner):
     def __init__(self, method: Any) -> None:
         self.method = method
 
-    def fit(self, D: Any, y: Any) -> ScriptsMap:
+    def fit(self, D: Any, y: Any = None) -> ScriptsMap:
         """Fit the method, then replace its map."""
         self.method_ = clone(self.method).fit(D, y)
         learned = self.method_.metric_

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from groundmetric._internal.tables import interval, markdown, number, p_value, prose, spread, write_records
+from groundmetric._internal.tables import markdown, number, p_value
 from groundmetric.distances import pairwise_distances
 from groundmetric.evaluation import Comparison, Voting, compare, vote
 from groundmetric.metrics.base import GroundMetric
@@ -32,6 +32,7 @@ from .protocol import (
     name_in_paper,
     synthetic,
 )
+from .tables import interval, prose, spread, write_records
 from .tasks import run_cached
 
 # Fitted in no time, so that weighted votes can be given beside equal ones.

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from groundmetric._internal.tables import markdown, number, prose, write_records
+from groundmetric._internal.tables import markdown, number
 from groundmetric.evaluation import cluster_points, cluster_scores
 
 from . import published as paper
 from .protocol import DEFAULTS, SEARCH, Plan, halves, methods_of_the_paper, more_methods, name_in_paper, synthetic
+from .tables import prose, write_records
 from .tasks import run_cached
 
 SCORES = paper.Clustering._fields

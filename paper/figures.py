@@ -13,11 +13,11 @@ from sklearn.base import clone
 
 from groundmetric import pl
 from groundmetric._internal.files import replacing
-from groundmetric._internal.tables import prose
 from groundmetric.pl.style import COLOURS, INK, STYLE
 
 from . import published as paper
 from .protocol import DEFAULTS, LEARNED, Plan, halves, learner, methods_of_the_paper, synthetic
+from .tables import prose
 
 DPI = 110
 

@@ -9,8 +9,8 @@ from scipy.linalg import LinAlgError, cholesky, eigh
 from sklearn.utils import check_random_state
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines._base import PointLearner
-from groundmetric.metrics.cost import euclidean
+from groundmetric.baselines.points import PointLearner
+from groundmetric.metrics.base import euclidean
 
 
 class ITML(PointLearner):

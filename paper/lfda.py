@@ -10,7 +10,7 @@ from scipy.linalg import qr
 from sklearn.metrics.pairwise import euclidean_distances
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines._base import PointLearner, check_components, directions
+from groundmetric.baselines.points import PointLearner, check_components, directions
 
 # Entries of a block of distances: rows are handled so many at a time that memory stays small.
 _BLOCK_ENTRIES = 4_000_000

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from groundmetric._internal.validation import check_number
-from groundmetric.baselines._base import PointLearner, check_components, starting_map
+from groundmetric.baselines.points import PointLearner, check_components, class_scatter, directions, principal_axes
 
 # Points whose distances to all others are held at a time.
 _BLOCK = 512
@@ -231,3 +231,20 @@ def descend(
         if iteration > min_iter and abs(change) < tol:
             break
     return L, value, iteration
+
+
+def starting_map(
+    points: np.ndarray, codes: np.ndarray, n_components: int | None, random: np.random.RandomState
+) -> np.ndarray:
+    """Where metric-learn starts by default: at a linear discriminant if that has enough rows, else at the identity.
+
+    With fewer components than features, the principal axes take the place of the identity.
+    """
+    n_points, n_features = points.shape
+    rank = n_features if n_components is None else min(n_components, n_features)
+    ones = np.ones(n_points)
+    if rank <= min(n_features, np.unique(codes).size - 1):
+        return directions(*class_scatter(points, codes, ones))[1][:, :rank].T
+    if rank < min(n_features, n_points):
+        return principal_axes(points, ones, points.mean(axis=0), np.ones(n_features), rank, random)
+    return np.eye(rank, n_features)

@@ -12,7 +12,7 @@ import numpy as np
 
 from groundmetric import baselines
 from groundmetric._anndata.cohort import Labelled, read_cohort
-from groundmetric._internal.tables import interval, markdown, number, prose, write_records
+from groundmetric._internal.tables import markdown, number
 from groundmetric.distributions import Distributions
 from groundmetric.estimators import GroundMetricLearner
 from groundmetric.evaluation import Comparison, Voting, compare, folds, leave_one_group_out
@@ -21,6 +21,7 @@ from groundmetric.learning.splits import Split
 from .figures import draw_scores
 from .protocol import SEARCH, Plan, PrincipalComponents
 from .search import NestedSearch
+from .tables import interval, prose, write_records
 
 # Principal components, found in each training part, that all methods are shown where there are more features.
 COMPONENTS = 30
@@ -160,11 +161,11 @@ def methods_for(data: RealSet, cohort: Labelled, plan: Plan) -> dict[str, Any]:
     """The search, Euclid, and what is quickly done."""
     methods = {
         SEARCH: _search(cohort.D, plan),
-        "Euclidean": baselines.by_name("euclidean", standardise=data.standardise),
-        "PCA": baselines.by_name("pca", random_state=plan.seed),
-        "LDA": baselines.by_name("lda", random_state=plan.seed),
-        "Pseudobulk, logistic": baselines.by_name("logistic", statistics="mean_sd", class_weight=data.class_weight),
-        "Composition": baselines.by_name("composition", random_state=plan.seed),
+        "Euclidean": baselines.Euclidean(standardise=data.standardise),
+        "PCA": baselines.PCAEuclidean(random_state=plan.seed),
+        "LDA": baselines.LinearDiscriminant(random_state=plan.seed),
+        "Pseudobulk, logistic": baselines.PseudobulkLogistic(statistics="mean_sd", class_weight=data.class_weight),
+        "Composition": baselines.Composition(random_state=plan.seed),
     }
     if cohort.D.shape[1] <= COMPONENTS:
         return methods

@@ -12,10 +12,11 @@ from typing import Any
 from groundmetric import __version__
 from groundmetric._internal.cache import Cache
 from groundmetric._internal.files import write_whole
-from groundmetric._internal.tables import prose, without_nan
+from groundmetric._internal.tables import without_nan
 
 from . import ablations, classification, clustering, figures, real
 from .protocol import Plan
+from .tables import prose
 
 # In the order in which they run: what is quick and most asked for first.
 SECTIONS = ("classification", "clustering", "timing", "figures", "surface", "real")

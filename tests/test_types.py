@@ -49,7 +49,7 @@ def test_an_ensemble_and_a_comparison() -> None:
     assert_type(predictor, gm.TransportClassifier)
     assert_type(predictor.predict_proba(D), np.ndarray)
     found = gm.evaluation.compare(
-        {"Euclid": gm.baselines.Euclidean(), "pseudobulk": gm.baselines.by_name("pseudobulk")},
+        {"Euclid": gm.baselines.Euclidean(), "pseudobulk": gm.baselines.PseudobulkNeighbors()},
         D,
         y,
         cv=gm.evaluation.folds(y, n_splits=2, random_state=0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import types
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ TASKS = {
         "GroundMetricLearner",
         "GroundMetric",
         "PointwiseTransformer",
+        "groundmetric.metrics",
         "groundmetric.learning",
     ],
     "Predict labels": [
@@ -152,7 +154,8 @@ def plain_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 def skip_others(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """Skip methods inherited from other packages, whose docstrings contain links to their own sites."""
     owner = getattr(obj, "__module__", None) or ""
-    return True if owner.split(".")[0] in ("sklearn", "patpy", "pertpy") else None
+    is_builtin = isinstance(obj, types.BuiltinMethodType | types.MethodDescriptorType)  # methods of int in enums
+    return True if is_builtin or owner.split(".")[0] in ("sklearn", "patpy", "pertpy") else None
 
 
 def setup(app: Any) -> dict:

@@ -23,7 +23,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--window-size=1100,5000",
 )  # fmt: skip
 # Sections of the report, and how much of each is shown, in pixels.
-SECTIONS = {"summary": 766, "sample-maps": 549}
+SECTIONS = {"summary": 505, "samples": 640}
 
 
 def write_report(folder: Path) -> Path:
@@ -31,7 +31,7 @@ def write_report(folder: Path) -> Path:
     cells, run = folder / "cells.h5ad", folder / "run"
     gm.datasets.make_cohort(8, 100, 300, random_state=0).write_h5ad(cells)
     columns = ["--sample", "sample", "--label", "condition"]
-    for arguments in (["learn", str(cells), *columns, "-o", str(run)], ["report", str(run)]):
+    for arguments in (["learn", str(cells), *columns, "-o", str(run)], ["report", str(run), "--permutations", "19"]):
         if code := main(arguments):
             sys.exit(code)
     return next(run.glob("*.html"))

@@ -25,9 +25,9 @@ def draw() -> plt.Figure:
     metric = gm.GroundMetricEnsemble(random_state=0).fit(D[train], labels[train]).metric_
 
     figure, (before, after, genes) = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
-    gm.pl.embedding(gm.pairwise_distances(D), labels, before, train=train)
+    gm.pl.embedding(gm.pairwise_distances(D), y=labels, ax=before, train=train)
     before.set_title("patients, Euclidean metric", pad=34)
-    gm.pl.embedding(gm.pairwise_distances(D, metric=metric), labels, after, train=train)
+    gm.pl.embedding(gm.pairwise_distances(D, metric=metric), y=labels, ax=after, train=train)
     after.set_title("patients, learned metric", pad=34)
     gm.pl.importance(metric, ax=genes)
     genes.set_title("genes of the learned metric")

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from ._internal.types import LabelsLike, PointsLike, RandomState
 from ._internal.validation import (
     NameIndex,
@@ -23,12 +22,15 @@ from ._internal.validation import (
     check_features,
     check_number,
     first_not_finite,
+    keyed_generator,
+    keyed_uniform,
     lost_variance,
     moments,
     number_samples,
     real_array,
     refuse_groups,
     refuse_mask,
+    resolve_seed,
     stack,
 )
 
@@ -95,8 +97,8 @@ class Distributions:
     Attributes
     ----------
     names : list
-        The samples, in the order in which they first appear. Labels without names go with this order, those with names
-        (a Series, a dict) by these; see `groundmetric._internal.validation`.
+        The samples, in the order in which they first appear. Labels with names (a Series, a dict) are matched to these,
+        labels without names are in this order.
     points : array or CSR matrix
         The points, those of one distribution in consecutive rows.
     bounds : array of shape (n_distributions + 1,)

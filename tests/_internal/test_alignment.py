@@ -102,7 +102,7 @@ def clustered(wrap):
 
 def baseline(name):
     def fitted(wrap):
-        return baselines.by_name(name).fit(D, wrap(LABELS)).distances(D)
+        return getattr(baselines, name)().fit(D, wrap(LABELS)).distances(D)
 
     return fitted
 
@@ -111,7 +111,7 @@ DOORS = {
     "learner": fitted_components, "ordered": ordered_components, "several": several_components,
     "classifier": classified, "regressor": regressed, "regression score": regression_score, "compare": compared,
     "permutation": permuted, "stability": stable, "relevance": relevant, "clustering": clustered,
-    "lda": baseline("lda"), "logistic": baseline("logistic"), "nca": baseline("nca"),
+    "lda": baseline("LinearDiscriminant"), "logistic": baseline("PseudobulkLogistic"), "nca": baseline("NCA"),
 }  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def test_other_names_are_an_error_that_shows_both():
     ):
         learner().fit(D, Y.iloc[1:])
     with pytest.raises(ValueError, match=r"'x' is none of them; it has .*\(13\)"):
-        baselines.by_name("lda").fit(D, {**dict(Y), "x": "ill"})
+        baselines.LinearDiscriminant().fit(D, {**dict(Y), "x": "ill"})
     with pytest.raises(ValueError, match="groups has names other"):
         evaluation.compare({"e": baselines.Euclidean()}, D, Y, groups=pd.Series(GROUPS, [f"q{k}" for k in range(N)]))
 

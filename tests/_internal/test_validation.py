@@ -47,7 +47,7 @@ MASKED = {
     "X, classifier": lambda: classifier().fit(D, LABELS).predict(masked(POINTS)),
     "y, classifier": lambda: classifier().fit(D, masked(LABELS)),
     "y, regressor": lambda: gm.TransportKNeighborsRegressor(1).fit(D, masked(np.arange(8.0))),
-    "y, baseline": lambda: baselines.by_name("lda").fit(D, masked(LABELS)),
+    "y, baseline": lambda: baselines.LinearDiscriminant().fit(D, masked(LABELS)),
     "y, distances": lambda: learner(target="distances").fit(D, masked(np.ones((8, 8)))),
     "init": lambda: learner(init=masked(np.ones((2, 2)))).fit(D, LABELS),
     "strata": lambda: learner().fit(D, LABELS, strata=masked(LABELS)),

@@ -12,14 +12,20 @@ QUICK = {
     "logistic": {"C": 10.0},
     "composition": {"n_clusters": 4, "random_state": 0},
 }
-ALL = list(baselines.BASELINES)
+BASELINES = {
+    "euclidean": baselines.Euclidean, "manhattan": baselines.Manhattan, "cosine": baselines.Cosine,
+    "nca": baselines.NCA, "pca": baselines.PCAEuclidean, "lda": baselines.LinearDiscriminant,
+    "pseudobulk": baselines.PseudobulkNeighbors, "logistic": baselines.PseudobulkLogistic,
+    "composition": baselines.Composition,
+}  # fmt: skip
+ALL = list(BASELINES)
 LEARNED = ["nca"]
 SUPERVISED = [*LEARNED, "lda", "logistic"]
 WITH_METRIC = [*LEARNED, "euclidean", "manhattan", "cosine", "pca", "lda", "logistic"]
 
 
 def quick(name, **params):
-    return baselines.by_name(name, **{**QUICK.get(name, {}), **params})
+    return BASELINES[name](**{**QUICK.get(name, {}), **params})
 
 
 def cohort(n_distributions=9, n_points=8, n_features=4, n_classes=3, seed=0, **options):

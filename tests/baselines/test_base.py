@@ -7,8 +7,8 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 
 import groundmetric as gm
-from groundmetric.baselines import _base as space
-from groundmetric.baselines._base import draw, owners, point_weights, principal_axes, working_space
+from groundmetric.baselines import points as space
+from groundmetric.baselines.points import draw, owners, point_weights, principal_axes, working_space
 
 X = np.random.default_rng(0).normal(size=(60, 5)) @ np.diag([5.0, 3.0, 2.0, 1.0, 0.5])
 OWNER = np.repeat([0, 1, 2], [40, 18, 2])

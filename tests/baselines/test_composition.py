@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 
 import groundmetric as gm
 from groundmetric.baselines import Composition
-from groundmetric.baselines.composition import _weighted_median
+from groundmetric.baselines.summaries import _weighted_median
 
 TYPES = np.array(["b", "t", "t", "b", "nk", "nk", "t", "t", "b", "nk"])
 OWNER = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2])

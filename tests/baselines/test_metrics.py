@@ -9,7 +9,6 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 import groundmetric as gm
 from groundmetric.baselines import NCA, Cosine, Euclidean, LinearDiscriminant, Manhattan, PCAEuclidean
-from groundmetric.baselines._base import starting_map
 
 from .examples import LEARNED, cohort, labelled_points, quick
 
@@ -118,18 +117,6 @@ def test_many_features_are_reduced_first():
 
 
 X, codes = labelled_points()
-RANDOM = np.random.RandomState(0)
-
-
-def test_the_start_is_the_identity_a_discriminant_or_the_principal_axes():
-    assert_array_equal(starting_map(X, codes, None, RANDOM), np.eye(4))
-    axes = starting_map(X, codes, 3, RANDOM)
-    assert_allclose(axes @ axes.T, np.eye(3), atol=1e-12)
-    spread = (X @ axes.T).var(axis=0)
-    assert_allclose(spread, np.linalg.eigvalsh(np.cov(X.T, bias=True))[:0:-1])
-    discriminant = starting_map(X, codes, 2, RANDOM)
-    within = sum(np.cov(X[codes == c].T, bias=True) for c in range(3)) / 3
-    assert_allclose(discriminant @ within @ discriminant.T, np.eye(2), atol=1e-9)
 
 
 def test_nca_is_that_of_scikit_learn():

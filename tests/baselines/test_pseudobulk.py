@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import groundmetric as gm
 from groundmetric.baselines import PseudobulkLogistic, PseudobulkNeighbors
-from groundmetric.baselines.pseudobulk import pseudobulk
+from groundmetric.baselines.summaries import pseudobulk
 
 from .examples import cohort
 

@@ -89,7 +89,7 @@ def test_an_interrupted_run_says_so_and_goes_on_from_its_checkpoint(tmp_path, ca
 
     command += ["--replace", "--checkpoint", str(tmp_path / "state")]
     assert with_signal(command, number, after=4) == code
-    assert "the same command with --replace goes on from there" in capsys.readouterr().err
+    assert "the same command with --replace continues from there" in capsys.readouterr().err
     assert (tmp_path / "state").exists()
     assert cli.main(command) == 0
     assert not json.loads((tmp_path / "run" / "run.json").read_text())["interrupted"]
@@ -108,7 +108,7 @@ def test_an_interrupted_ensemble_ends_at_once_and_leaves_nothing(tmp_path, capsy
 def test_interrupted_before_the_first_epoch_there_is_no_run_and_nothing_is_left(tmp_path, capsys):
     command = [*learn(tmp_path), "--epochs", "6", "-o", str(tmp_path / "run")]
     assert with_signal(command, signal.SIGTERM, after=1) == 143
-    assert "terminated before the first epoch was done" in capsys.readouterr().err
+    assert "terminated before the end of the first epoch" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["cells.h5ad"]
 
 

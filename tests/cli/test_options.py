@@ -50,12 +50,15 @@ def test_every_help_ends_with_an_example_that_can_be_parsed(name, capsys):
         (["learn", "c.h5ad", "--smaple", "s", "--label", "l", "-o", "r"], "no option --smaple: did you mean --sample?"),
         (
             ["learn", "c.h5ad", "--sample=s", "--lable=l", "-o", "r"],
-            "there is no option --lable: did you mean --label?",
+            "no option --lable: did you mean --label?",
         ),
         (["report", "run", "--permutation-test", "9"], "no option --permutation-test: did you mean --permutations?"),
-        (["report", "run", "--xyzzy"], "there is no option --xyzzy (see groundmetric report --help)"),
-        (["lern"], "'lern' is none of demo, evaluate, learn, predict, report: did you mean learn?"),
-        (["evaluate", "c.h5ad", "--cv", "kfold"], "'kfold' is none of shuffle-split, k-fold, leave-one-group-out: did"),
+        (["report", "run", "--xyzzy"], "no option --xyzzy (see groundmetric report --help)"),
+        (["lern"], "'lern' is not one of demo, evaluate, learn, predict, report: did you mean learn?"),
+        (
+            ["evaluate", "c.h5ad", "--cv", "kfold"],
+            "'kfold' is not one of shuffle-split, k-fold, leave-one-group-out",
+        ),
     ],
 )
 def test_a_typo_is_answered_with_the_nearest(arguments, message, capsys):

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("myst_parser")
 pytest.importorskip("pydata_sphinx_theme")
 
-from executed_pages import Output, blocks, shown
+from executed_pages import Output, blocks, notebook, shown
 from reference import public_names
 
 from .pages import ROOT
@@ -93,3 +93,18 @@ def test_what_a_block_prints_and_draws_is_shown_below_it(tmp_path):
     said = shown(text, {first.end: Output("seen\n", 1), second.end: Output(figures=[figure])}, tmp_path)
     assert said.index("seen\n1") < said.index("then") < said.index("![figure](/generated/one.png)")
     assert said.replace(" ", "").count("```python") == 2
+
+
+def test_the_code_of_a_figure_is_in_a_dropdown_below_it(tmp_path):
+    text = "<!-- figure -->\n```python\ndraw()\n```\n"
+    image = tmp_path / "generated" / "one.png"
+    page = shown(text, {blocks(text)[0].end: Output(figures=[image])}, tmp_path)
+    assert page.index("![figure](/generated/one.png)") < page.index("{dropdown}") < page.index("draw()")
+
+
+def test_a_page_becomes_a_notebook_with_its_code_in_order():
+    text = "# Title\n\n[link](other.md)\n```python\nx = 1\n```\n<!-- not run: WHY -->\n```python\ny\n```\n"
+    cells = notebook(text)["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "markdown"]
+    assert cells[0]["source"] == "# Title\n\nlink"
+    assert cells[1]["source"] == "x = 1"

@@ -147,3 +147,9 @@ def test_estimators_take_lists_of_arrays_and_arrays_of_three_dimensions(cohort, 
         for name in ("predict", "transform"):
             if hasattr(estimator, name):
                 np.testing.assert_array_equal(getattr(fitted, name)(X), getattr(direct, name)(D))
+
+
+def test_a_learner_before_a_classifier_says_how_to_do_it(cohort):
+    pipeline = make_pipeline(gm.GroundMetricLearner(max_epochs=1), gm.TransportKNeighborsClassifier(3))
+    with pytest.raises(ValueError, match=r"metric=GroundMetricLearner\(\)"):
+        pipeline.fit(*cohort)

@@ -71,7 +71,7 @@ def test_a_clone_and_a_search_over_its_parameters():
 @pytest.mark.parametrize(
     ("options", "y", "message"),
     [
-        ({}, VALUES[:5], "y has shape (5,), but a value is needed for each of 40"),
+        ({}, VALUES[:5], "y has 5 labels, but X has 40 rows"),
         ({}, np.r_[np.nan, VALUES[1:]], "y contains a missing or infinite value"),
         ({}, ["high"] * 40, "y must be numbers"),
         ({"n_neighbors": 41}, VALUES, "n_neighbors is 41, but there are only 40"),

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 import groundmetric as gm
 from groundmetric.baselines import LinearDiscriminant
-from groundmetric.baselines._base import directions
+from groundmetric.baselines.points import directions
 from paper import lfda
 from paper.lfda import LFDA, embed, local_scatter
 

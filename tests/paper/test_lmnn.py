@@ -6,12 +6,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import groundmetric as gm
 from paper import lmnn
-from paper.lmnn import LMNN, descend, margin_problem
+from paper.lmnn import LMNN, descend, margin_problem, starting_map
 
 from ..baselines.examples import labelled_points
 
 X, codes = labelled_points()
 L = np.random.default_rng(5).normal(size=(3, 4))
+RANDOM = np.random.RandomState(0)
 
 
 def objective_by_definition(problem, L):
@@ -86,3 +87,14 @@ def test_a_step_that_is_far_too_long_is_shortened():
     D = gm.Distributions(1e3 * X, range(len(X)))
     learned = LMNN(n_neighbors=3, learning_rate=1e300, max_iter=3).fit(D, codes)
     assert np.isfinite(learned.components_).all()
+
+
+def test_the_start_is_the_identity_a_discriminant_or_the_principal_axes():
+    assert_array_equal(starting_map(X, codes, None, RANDOM), np.eye(4))
+    axes = starting_map(X, codes, 3, RANDOM)
+    assert_allclose(axes @ axes.T, np.eye(3), atol=1e-12)
+    spread = (X @ axes.T).var(axis=0)
+    assert_allclose(spread, np.linalg.eigvalsh(np.cov(X.T, bias=True))[:0:-1])
+    discriminant = starting_map(X, codes, 2, RANDOM)
+    within = sum(np.cov(X[codes == c].T, bias=True) for c in range(3)) / 3
+    assert_allclose(discriminant @ within @ discriminant.T, np.eye(2), atol=1e-9)

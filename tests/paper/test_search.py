@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
-from groundmetric.metrics.average import average_metric, of_unit_spread
 from paper.search import (
     NestedSearch,
     Setting,
+    average_metric,
     balanced_mean,
     chosen,
     clear_gain,
@@ -21,6 +21,7 @@ from paper.search import (
     fit_in,
     nearest,
     neighbourhood_probabilities,
+    of_unit_spread,
     reference_metric,
     softened_scores,
 )

@@ -37,6 +37,7 @@ def browser(tmp_path_factory):
 @pytest.fixture
 def opened(browser, written):
     browser.get(written[0].as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach(part => part.open = true)")
     return browser
 
 
@@ -87,43 +88,33 @@ def test_no_error_and_no_request(browser, written):
 
 
 def test_no_page_is_wider_than_its_screen(opened):
-    for width in (1280, 390, 320):
+    cut = """return [...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth + 1)
+        .map(box => box.ariaLabel + ' ' + box.scrollWidth)"""
+    for width in (1400, 1280, 420, 390, 320):
         size(opened, width)
         assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+        assert width < 400 or opened.execute_script(cut) == []
     size(opened, 1280)
 
 
 def test_tables_sort_by_a_heading_and_say_so(opened):
-    head = "#genes thead th:nth-child(2)"
+    head = "#genes-table thead th:nth-child(2)"
     find(opened, f"{head} button").click()
-    names = column(opened, "genes", 1)
+    names = column(opened, "genes-table", 1)
     assert find(opened, head).get_attribute("aria-sort") == "ascending"
     find(opened, f"{head} button").click()
     assert find(opened, head).get_attribute("aria-sort") == "descending"
-    assert column(opened, "genes", 1) == names[::-1]
-    find(opened, "#genes thead th:nth-child(3) button").click()
-    shares = [float(share) for share in column(opened, "genes", 2)]
+    assert column(opened, "genes-table", 1) == names[::-1]
+    find(opened, "#genes-table thead th:nth-child(3) button").click()
+    shares = [float(share) for share in column(opened, "genes-table", 2)]
     assert shares == sorted(shares, reverse=True)
     assert find(opened, "#said").get_attribute("textContent").startswith("Sorted by Importance")
 
 
-def test_tables_filter_by_text_and_by_axis(opened):
-    every = column(opened, "genes", 1)
-    field = find(opened, "[data-table]:has(#genes) input")
-    field.send_keys("prog0")
-    assert column(opened, "genes", 1) == [name for name in every if "PROG0" in name] != []
-    field.clear()
-    field.send_keys(" ")
-    select = find(opened, "[data-table]:has(#genes) select")
-    place = int(select.get_attribute("data-column"))
-    chosen = column(opened, "genes", place)[-1]
-    select.find_element("css selector", f"option[value='{chosen}']").click()
-    assert set(column(opened, "genes", place)) == {chosen}
-
-
-def test_an_axis_of_a_gene_leads_to_that_axis(opened):
-    link = find(opened, "#genes tbody a")
-    assert find(opened, link.get_attribute("href").rpartition("/")[2].partition("html")[2]).tag_name == "article"
+def test_tables_filter_by_text(opened):
+    every = column(opened, "genes-table", 1)
+    find(opened, "[data-table]:has(#genes-table) input").send_keys("prog0")
+    assert column(opened, "genes-table", 1) == [name for name in every if "PROG0" in name] != []
 
 
 def test_a_hover_shows_the_name_of_a_sample(opened):
@@ -136,15 +127,27 @@ def test_a_hover_shows_the_name_of_a_sample(opened):
         assert name in NAMES
 
 
-def test_a_hover_shows_cells_and_distances(opened):
-    assert "distance" in tip_over(opened, find(opened, "#distances-map-distances"))
-    assert "learned metric: " in tip_over(opened, find(opened, "#scores-score-0 use"))
+def test_a_sample_is_highlighted_in_map_matrix_table_and_cells(opened):
+    def highlighted():
+        script = "return [...document.querySelectorAll('[data-s].on')].map(part => part.tagName + part.dataset.s)"
+        return set(opened.execute_script(script))
+
+    tip_over(opened, opened.find_elements("css selector", ".mark")[2])
+    assert highlighted() == {"use2", "text2", "TR2"}
+    assert len(opened.find_elements("css selector", ".band.on")) == 2
+    assert len(opened.find_elements("css selector", ".dots.of-sample")) == 2
+    move_to(opened, find(opened, "#samples-table tbody tr[data-s='4']"))
+    assert highlighted() == {"use4", "text4", "TR4"}
+    assert "distance" in tip_over(opened, find(opened, "image.matrix"))
+    assert len(highlighted()) in (3, 6)
+
+
+def test_a_hover_shows_a_cell(opened):
     shown = opened.execute_script("""
-        const canvas = document.querySelector("canvas"), box = canvas.getBoundingClientRect();
-        const data = JSON.parse(document.getElementById("data").textContent).cells;
-        const x = box.left + 10 + data.x[0] / 1000 * (box.width - 20);
-        const y = box.top + 10 + (1 - data.y[0] / 1000) * (box.height - 20);
-        canvas.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: y}));
+        const svg = document.querySelector("[data-map=cells] svg.figure"), box = svg.getBoundingClientRect();
+        const data = JSON.parse(document.getElementById("data").textContent).cells, view = svg.viewBox.baseVal;
+        const x = box.left + data.x[0] / view.width * box.width, y = box.top + data.y[0] / view.height * box.height;
+        svg.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: y}));
         return document.getElementById("tip").textContent""")
     assert "cell_type: " in shown
     assert any(name in shown for name in NAMES)
@@ -154,7 +157,7 @@ def test_colour_by_another_column(opened):
     figure = "[data-map=samples]"
 
     def looks():
-        script = "return [...document.querySelectorAll('.mark')].map(mark => [mark.style.fill, mark.href.baseVal])"
+        script = "return [...document.querySelectorAll('.mark')].map(m => [m.getAttribute('fill'), m.href.baseVal])"
         return [tuple(look) for look in opened.execute_script(script)]
 
     before = looks()
@@ -165,20 +168,24 @@ def test_colour_by_another_column(opened):
     assert len({fill for fill, _ in after}) == 6
     assert len({shape for _, shape in after}) == 5
     assert len(opened.find_elements("css selector", f"{figure} .legend li")) == 6
-    assert not find(opened, "#samples-map-legend").is_displayed()
     options[0].click()
     assert looks() == before
-    assert find(opened, "#samples-map-legend").is_displayed()
-    assert not opened.find_elements("css selector", f"{figure} .legend li")
+    assert len(opened.find_elements("css selector", f"{figure} .legend li")) == 2
+    cells = "[data-map=cells]"
+    relevance = [
+        option for option in opened.find_elements("css selector", f"{cells} option") if option.text == "relevance"
+    ]
+    relevance[0].click()
+    assert len(opened.find_elements("css selector", f"{cells}:first-child .dots path")) > 2
 
 
 def test_arrows_read_distances(opened):
-    figure = find(opened, ".heat")
+    figure = find(opened, "[data-map=matrix]")
     opened.execute_script("arguments[0].focus()", figure)
     figure.send_keys("\ue014")  # right
     said = find(opened, "#said").get_attribute("textContent")
     data = json.loads(find(opened, "#data").get_attribute("textContent"))
-    first, second = (data["samples"]["names"][k] for k in data["heat"]["order"][:2])
+    first, second = (data["samples"]["names"][k] for k in data["samples"]["order"][:2])
     assert said.startswith(first)
     assert f"– {second} (" in said
     assert float(said.rpartition(" ")[2]) > 0
@@ -193,8 +200,8 @@ def test_keyboard_goes_from_sample_to_sample(opened):
 
 
 def test_hostile_names_are_shown_as_text(opened):
-    assert column(opened, "samples", 0) == NAMES
-    assert f"PROG01{SCRIPT}" in column(opened, "genes", 1)
+    assert column(opened, "samples-table", 0) == NAMES
+    assert f"PROG01{SCRIPT}" in column(opened, "genes-table", 1)
     assert opened.execute_script("return document.querySelectorAll('main script, main b, main u, img').length") == 0
 
 
@@ -203,9 +210,9 @@ def test_a_table_is_saved_as_csv(opened):
     import time
 
     opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(opened.saved)})
-    button = find(opened, "[data-table]:has(#samples) button[data-csv]")
+    button = find(opened, "[data-table]:has(#samples-table) button[data-csv]")
     opened.execute_script("arguments[0].click()", button)
-    path = opened.saved / "samples.csv"
+    path = opened.saved / "samples-table.csv"
     for _ in range(100):
         if path.exists():
             break
@@ -241,11 +248,11 @@ def test_every_colour_is_seen_on_a_dark_page(opened):
     opened.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     )
-    script = """return ['figure .figure', 'figure canvas', 'figure .legend:not(:empty)'].map(
+    script = """return ['figure .figure', '[data-map=cells] .figure', 'figure .legend'].map(
         css => getComputedStyle(document.querySelector(css)).backgroundColor.match(/[0-9.]+/g).map(Number))"""
     papers = opened.execute_script(script)
     data = json.loads(find(opened, "#data").get_attribute("textContent"))
-    shades = [tuple(int(code[k : k + 2], 16) for k in (1, 3, 5)) for code in data["colours"]] + data["ramp"][:6]
+    shades = [tuple(int(code[k : k + 2], 16) for k in (1, 3, 5)) for code in [*data["colours"], *data["ramp"][:6]]]
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     for paper in papers:
         assert len(paper) == 3  # not transparent

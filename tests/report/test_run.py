@@ -1,16 +1,17 @@
-"""Folders of runs: the cells are found from anywhere, or are said to be gone; time that is left of a budget."""
+"""Folders of runs, their cells, and the time budget of a report."""
 
 import os
 import shutil
-import sys
+import warnings
 
 import numpy as np
 import pytest
 
 import groundmetric as gm
 from groundmetric import cli
-from groundmetric.report.run import Steps, duration
-from groundmetric.report.write import is_first_page
+from groundmetric._internal.validation import ParameterError
+from groundmetric.report.collect import collect
+from groundmetric.report.run import BudgetError, Run, Steps, duration
 
 
 @pytest.fixture(scope="module")
@@ -32,95 +33,83 @@ def project(tmp_path_factory):
 
 def test_the_cells_are_found_from_any_folder(project, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = gm.report.Run.open(project / "runs" / "one")
-    assert found.source == project / "data" / "cells.h5ad"
+    assert Run.open(project / "runs" / "one").source == project / "data" / "cells.h5ad"
     monkeypatch.chdir(project / "runs" / "one")
-    assert gm.report.Run.open(".").source == project / "data" / "cells.h5ad"
+    assert Run.open(".").source == project / "data" / "cells.h5ad"
 
 
-def test_a_run_whose_cells_are_gone_is_an_error_unless_nothing_needs_them(project, tmp_path, capsys):
+def test_a_run_without_its_cells_is_an_error_unless_nothing_is_evaluated(project, tmp_path, capsys):
     shutil.copytree(project / "runs" / "one", tmp_path / "run")
     page = tmp_path / "page.html"
+    with pytest.raises(ParameterError) as caught:
+        gm.report.write(tmp_path / "run", page)
+    assert (caught.value.parameter, caught.value.remedy) == ("cells", {"evaluation": False})
+    assert "--" not in str(caught.value)
     assert cli.main(["report", str(tmp_path / "run"), "-o", str(page)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "'data/cells.h5ad' is neither here nor" in line
     assert "--cells" in line
     assert "--no-evaluate" in line
     assert not page.exists()
     assert cli.main(["report", str(tmp_path / "run"), "-o", str(page), "--no-evaluate"]) == 0
-    assert "Scores on held-out samples: leave out --no-evaluate." in capsys.readouterr().out
+    assert "Baselines, tests and q-values: not computed (--evaluate)." in capsys.readouterr().out
 
 
 def test_other_cells_of_the_same_name_are_refused(project, tmp_path, capsys):
     shutil.copytree(project / "runs" / "one", tmp_path / "run")
     cells = gm.datasets.make_cohort(3, 15, 60, n_markers=5, n_programme_genes=10, random_state=0)
     cells[:-2].copy().write_h5ad(tmp_path / "cells.h5ad")
-    with pytest.raises(ValueError, match=f"lacks 2 of the {cells.n_obs} cells .*{cells.obs_names[-2]}"):
-        gm.report.Run.open(tmp_path / "run")
+    with pytest.raises(ParameterError, match=f"lacks 2 of the {cells.n_obs} cells .*{cells.obs_names[-2]}"):
+        Run.open(tmp_path / "run")
     right = project / "data" / "cells.h5ad"
-    assert gm.report.Run.open(tmp_path / "run", right).source == right
+    assert Run.open(tmp_path / "run", right).source == right
     assert cli.main(["report", str(tmp_path / "run"), "--cells", str(tmp_path / "none.h5ad")]) == 2
-    assert "none.h5ad' does not exist" in capsys.readouterr().err
+    assert "none.h5ad', which does not exist" in capsys.readouterr().err
 
 
-def test_an_interrupted_report_is_started_again_without_force(project, tmp_path, monkeypatch, capsys):
-    page, run = tmp_path / "page.html", project / "runs" / "one"
-    command = ["report", str(run), "-o", str(page), "--no-evaluate", "--cells", str(project / "data" / "cells.h5ad")]
-    (run / "report.cache").unlink(missing_ok=True)
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["groundmetric.report.collect"], "relevance", interrupted)
-        assert cli.main(command) == 130
-    assert is_first_page(page)
-    assert cli.main(command) == 0
-    assert not is_first_page(page)
-    assert cli.main(command) == 2
-    assert "--replace" in capsys.readouterr().err
+def test_permutations_without_an_evaluation_contradict_each_other(project, tmp_path, capsys):
+    run = project / "runs" / "one"
+    with pytest.raises(ParameterError) as caught:
+        gm.report.write(run, tmp_path / "page.html", permutations=19, evaluation=False)
+    assert (caught.value.parameter, caught.value.remedy) == ("permutations", {"evaluation": True})
+    assert cli.main(["report", str(run), "--permutations", "19", "--no-evaluate", "-o", str(tmp_path / "a.html")]) == 2
+    assert "--permutations is 19, but nothing is evaluated: give --evaluate" in capsys.readouterr().err
 
 
-def test_steps_call_the_first_page_once_and_say_how_long_a_step_takes():
-    said = []
-    steps = Steps(log=said.append, first=lambda: said.append("first"))
-    steps.begin("reading")
-    steps.begin("permuting", 75)
-    assert said == ["first", "reading", "permuting: about 1 min 15 s"]
+def test_steps_are_timed_and_start_only_while_time_remains(capsys):
+    steps = Steps(verbose=1, budget=1.0)  # less than reading the run takes
+    with steps.step("reading", required=True):
+        pass
+    with pytest.raises(BudgetError, match="no time remained of the budget of 1 s"), steps.step("permuting"):
+        pass
+    assert capsys.readouterr().err == "reading\n"
+    assert list(steps.seconds) == ["reading"]
+    assert steps.overrun().endswith("longest steps: reading (1 s)")
+    assert Steps(budget=100.0).overrun() is None
+    assert Steps().overrun() is None
 
 
-def test_a_step_does_not_begin_when_nothing_is_left_of_the_budget_unless_the_page_needs_it():
-    said = []
-    steps = Steps(log=said.append, budget=0.0)
-    steps.begin("reading", needed=True)
-    with pytest.raises(ValueError, match="nothing is left of the budget"):
-        steps.begin("permuting")
-    assert said == ["reading"]
+def test_the_page_names_steps_that_do_not_fit_the_budget(project, tmp_path):
+    run = Run.open(project / "runs" / "one", project / "data" / "cells.h5ad")
+    run = Run(run.cells, run.samples, run.source, run.findings)  # without a cache
+    results = collect(run, steps=Steps(budget=1.0))
+    omitted = {note.title for note in results.omitted if "no time remained of the budget of 1 s" in note.text}
+    assert omitted == {"Cell types of genes", "q-values of genes", "Baselines"}
+    assert results.warnings[-1].title == "Time budget exceeded"
 
 
-def test_with_a_short_budget_the_page_says_what_was_left_out(project, tmp_path):
-    run = gm.report.Run.open(project / "runs" / "one", project / "data" / "cells.h5ad")
-    run = gm.report.Run(run.cells, run.samples, run.source, run.findings)  # without a cache
-    found = gm.report.write(run, tmp_path / "page.html", budget=1e-6)
-    lacking = {note.split(":")[0] for note in found["left_out"] if "nothing is left of the budget of 1 s" in note}
-    assert lacking == {"Cell types in which genes differ", "q-values of genes", "Scores on held-out samples"}
-    assert "Which cells?" in found["summary"]
-
-
-@pytest.mark.parametrize(("budget", "number"), [(None, 99), (1000.0, 99), (40.0, 11), (9.0, 0)])
-def test_tasks_are_as_many_as_the_budget_has_time_for(budget, number, monkeypatch):
-    """Each of 2 s after one of 10 s, and 8 s aside for reading the run and drawing the page."""
+@pytest.mark.parametrize(("budget", "number"), [(None, 99), (1000.0, 99), (27.0, 11), (6.0, 0)])
+def test_tasks_are_limited_by_the_budget(budget, number, monkeypatch):
+    """Tasks of 2 s, after 5 s for imports and reading."""
     monkeypatch.setattr("time.monotonic", lambda: 100.0)
-    steps = Steps(budget=budget, started=100.0)
-    assert steps.affordable(99, 2.0, 10.0) == number
+    assert Steps(budget=budget, started=100.0).affordable(99, 2.0) == number
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.0, "1 s"), (59.1, "1 min"), (3600, "1 h 0 min"), (61, "1 min 1 s")])
-def test_a_duration_is_said_in_whole_units(seconds, text):
+def test_durations_are_rounded_up(seconds, text):
     assert duration(seconds) == text
 
 
-def test_a_time_without_a_sensible_unit_is_refused(project, capsys):
+def test_a_time_without_a_valid_unit_is_refused(project, capsys):
     for text in ("soon", "5d", "0m", "-1s"):
         with pytest.raises(SystemExit):
             cli.main(["report", str(project / "runs" / "one"), f"--budget={text}"])
@@ -128,16 +117,17 @@ def test_a_time_without_a_sensible_unit_is_refused(project, capsys):
 
 
 def test_many_numbers_are_compared_by_thirds_and_few_values_by_value():
-    cells = gm.datasets.make_cohort(5, 10, 60, n_markers=5, n_programme_genes=10, random_state=0)
+    cells = gm.datasets.make_cohort(5, 20, 60, n_markers=5, n_programme_genes=10, random_state=0)
     number = cells.obs["sample"].cat.codes.to_numpy()
     cells.obs["age"], cells.obs["grade"] = 20.0 + 3 * number, number % 3
     for label, names in (("age", ["age above 38", "age up to 29", "age 29 to 38"]), ("grade", ["0", "1", "2"])):
-        gm.tl.learn(cells, "sample", label, target="ordered", n_members=1, max_epochs=1, genes="all")
-        run = gm.report.Run(cells, gm.tl.samples(cells), cells, {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", gm.tl.CohortWarning)
+            gm.tl.learn(cells, "sample", label, target="ordered", n_members=1, max_epochs=1, genes="all")
+        run = Run(cells, gm.tl.samples(cells), cells, {})
         assert set(run.classes) == set(names)
         low, high = run.stored.labels.min(), run.stored.labels.max()
         assert len(set(run.classes[run.stored.labels == low]) & set(run.classes[run.stored.labels == high])) == 0
         assert np.all(run.classes.value_counts() >= 3)
-        cautions = gm.report.collect(run, evaluation=False).cautions
-        few = next(caution.text for caution in cautions if caution.title == "Few samples")
-        assert "has 3 samples" in few  # and not one, as every age would have
+        notes = collect(run, evaluation=False).warnings
+        assert "has 3 samples" in next(note.text for note in notes if note.title == "Few samples")

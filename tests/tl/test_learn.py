@@ -134,7 +134,7 @@ def test_patients_are_not_divided(cohort):
 def test_an_option_of_the_other_method_is_an_error_that_names_it(cohort, method, options, owner):
     with pytest.raises(ValueError, match=next(iter(options))) as caught:
         gm.tl.learn(cohort, "sample", "condition", method=method, **options)
-    assert (caught.value.parameter, caught.value.give) == (next(iter(options)), {"method": owner})
+    assert (caught.value.parameter, caught.value.remedy) == (next(iter(options)), {"method": owner})
 
 
 def test_an_unknown_method_is_named(cohort):

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import groundmetric as gm
 from groundmetric.distances import search_neighbors
-from groundmetric.metrics.cost import euclidean
+from groundmetric.metrics.base import euclidean
 
 from .cohorts import cohort
 

@@ -72,8 +72,8 @@ def test_masses_may_be_whole_numbers(dtype):
     assert gm.transport.solve(cost, np.ones(2, dtype), np.ones(2, dtype)).value == 2 * gm.transport.solve(cost).value
 
 
-def with_entry(value):
-    cost = np.ones((2, 3))
+def with_entry(value, shape=(2, 3)):
+    cost = np.ones(shape)
     cost[1, 0] = value
     return cost
 
@@ -85,6 +85,8 @@ REFUSED = {
     "cost minus infinite": ({"cost": with_entry(-np.inf)}, r"cost .*-inf at \(1, 0\)"),
     "cost of both infinities": ({"cost": [[np.inf, -np.inf]]}, r"cost .*inf at \(0, 0\)"),
     "cost NaN where no mass is": ({"cost": with_entry(np.nan), "a": [1.0, 0.0]}, r"cost .*nan at \(1, 0\)"),
+    "cost NaN among many": ({"cost": with_entry(np.nan, (20, 20))}, r"cost .*nan at \(1, 0\)"),
+    "cost infinite among many": ({"cost": with_entry(-np.inf, (20, 20))}, r"cost .*-inf at \(1, 0\)"),
     "cost of one dimension": ({"cost": np.ones(3)}, r"cost has shape \(3,\)"),
     "cost of three dimensions": ({"cost": np.ones((2, 3, 1))}, r"cost has shape \(2, 3, 1\)"),
     "cost a number": ({"cost": 1.0}, r"cost has shape \(\)"),

@@ -205,7 +205,7 @@ class Annotations:
                 stacklevel=3,
             )
         if target == "classes":
-            check_classes(labels, label_key, give={"target": "ordered"})
+            check_classes(labels, label_key, remedies={"target": "ordered"})
         if labels.nunique() < 2:
             raise ValueError(
                 f"all samples have the label {labels.iloc[0]!r} in obs[{label_key!r}]: at least two are needed"
@@ -226,19 +226,22 @@ class Annotations:
         `keys` are the columns that were given, by the name of the argument.
         """
         is_class = not isinstance(resolve_target(target), Ordered)
-        owners, columns = self.owners, constant_columns(obs, self.samples).loc[self.labels.index]
+        owners = self.owners
         if is_class:
             counts = owners.groupby(self.labels.to_numpy()).nunique().sort_values()
-            if counts.iloc[0] < max(_FEW_PATIENTS, _RARE * counts.sum()):
+            if counts.iloc[-1] > 1 and counts.iloc[0] < max(_FEW_PATIENTS, _RARE * counts.sum()):
                 what = "samples" if self.groups is None else "groups"
                 label, n = counts.index[0], counts.iloc[0]
                 _warn(
                     f"label {str(label)!r} of obs[{label_key!r}] has {n} of {counts.sum()} {what}: "
                     "predictions and scores of a rare label are unreliable; add samples, or merge or drop the label"
                 )
-        for name, column in columns.drop(columns=label_key).items():
+        others = [name for name in obs.columns if name not in (label_key, keys["sample_key"], keys["group_key"])]
+        known = [n for n in others if n == keys["batch_key"] or _PATIENTS.search(str(n)) or _BATCHES.search(str(n))]
+        columns = constant_columns(obs[list(dict.fromkeys(known))], self.samples).loc[self.labels.index]
+        for name, column in columns.items():
             n_values = column.nunique()
-            if not 1 < n_values < len(column) or name in (keys["sample_key"], keys["group_key"]):
+            if not 1 < n_values < len(column):
                 continue
             if keys["group_key"] is None and name != keys["batch_key"] and _PATIENTS.search(str(name)):
                 _warn(
@@ -272,13 +275,15 @@ def _association(batches: pd.Series, labels: pd.Series, owners: pd.Series, is_cl
     return float(stats.kruskal(*(part for _, part in labels.groupby(batches.to_numpy()))).pvalue)
 
 
-def check_classes(labels: pd.Series, label_key: str, remedy: str = "", give: Mapping[str, Any] | None = None) -> None:
+def check_classes(
+    labels: pd.Series, label_key: str, remedy: str = "", remedies: Mapping[str, Any] | None = None
+) -> None:
     """Raise where labels are numbers with fractions: each would be a class of its own."""
     if labels.dtype.kind == "f" and np.any(np.mod(labels, 1) != 0):
         values = np.unique(labels)
         shown = ", ".join(f"{value:.4g}" for value in values[:3])
         problem = f", which holds {values.size} numbers with fractions ({shown}, …) rather than classes{remedy}"
-        raise ParameterError("label_key", label_key, problem, give)
+        raise ParameterError("label_key", label_key, problem, remedies)
 
 
 def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
@@ -295,8 +300,19 @@ def _with_order(labels: pd.Series, column: pd.Series, order: Any) -> pd.Series:
         return labels
     if not getattr(column.dtype, "ordered", False):
         problem = ", which holds text whose order from low to high is not known: make it ordered categories"
-        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels))})
+        raise ParameterError("label_key", str(column.name), problem, {"order": sorted(set(labels), key=_by_number)})
     return labels.astype(pd.CategoricalDtype([str(name) for name in column.cat.categories], ordered=True))
+
+
+def _by_number(label: str) -> tuple[float, int, str]:
+    """Return a key that sorts labels by their first number, "<30" before "30-60" before ">30".
+
+    >>> sorted([">60", "<30", "30-60"], key=_by_number)
+    ['<30', '30-60', '>60']
+    """
+    number = re.search(r"\d+(?:\.\d+)?", label)
+    sign = label.strip()[:1]
+    return float(number[0]) if number else float("inf"), (sign in ">≥") - (sign in "<≤"), label
 
 
 def constant_columns(obs: pd.DataFrame, samples: Samples) -> pd.DataFrame:

@@ -1,12 +1,16 @@
-"""Helpers of the package, and the lazy import of public names."""
+"""Helpers of the package; here the lazy import of public names, and docstrings that share parameters."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import importlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @contextlib.contextmanager
@@ -40,3 +44,27 @@ def find(name: str, homes: Mapping[str, str], package: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     with uncollected():
         return getattr(importlib.import_module(f".{homes[name]}", package), name)
+
+
+def documented(texts: Mapping[str, str]) -> Callable[[Function], Function]:
+    """Return a decorator that replaces lines `{name}` of a docstring by shared texts.
+
+    >>> @documented({"n": "n : int\\n    Number of points."})
+    ... def draw(n):
+    ...     \"\"\"Draw points.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     {n}
+    ...     \"\"\"
+    >>> draw.__doc__.splitlines()[-2:]
+    ['n : int', '    Number of points.']
+    """
+
+    def fill(function: Function) -> Function:
+        if function.__doc__ is not None:  # python -OO removes docstrings
+            text = inspect.cleandoc(function.__doc__)
+            function.__doc__ = re.sub(r"(?m)^\{(\w+)\}$", lambda match: texts[match[1]], text)
+        return function
+
+    return fill

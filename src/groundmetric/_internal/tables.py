@@ -8,7 +8,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from .files import refuse_foreign, write_whole
@@ -43,14 +42,6 @@ def write_csv(path: str | os.PathLike[str], head: Sequence[Any], rows: Iterable[
     write_whole(path, (",".join(map(_cell, row)).encode() + b"\n" for row in [head, *rows]))
 
 
-def write_records(path: Path, records: Sequence[Mapping[str, Any]]) -> str:
-    """Write records as CSV with a column per key and six digits per number; returns the name of the file."""
-    head = list(dict.fromkeys(key for record in records for key in record))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_csv(path, head, [[_rounded(record.get(key)) for key in head] for record in records])
-    return path.name
-
-
 def _cell(value: Any) -> str:
     r"""
     >>> [_cell(value) for value in ("gene", "=1+1", "-1.5", -1.5, None, float("nan"), "a, b")]
@@ -62,12 +53,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, str) and text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
         text = f"'{text}"
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return "" if not math.isfinite(value) else f"{value:.6g}"
-    return value
 
 
 def without_nan(value: Any) -> Any:
@@ -95,34 +80,12 @@ def number(value: float | None, digits: int = 2) -> str:
     return text.removeprefix("-") if float(text) == 0.0 else text
 
 
-def spread(row: Mapping[str, float] | None) -> str:
-    """Mean ± SD."""
-    return f"{number(row['mean'])} ± {number(row['sd'])}" if row else MISSING
-
-
-def interval(row: Mapping[str, float] | None) -> str:
-    """Mean and 95 % interval."""
-    if not row or row.get("mean") is None or not math.isfinite(row["mean"]):
-        return MISSING
-    known = row.get("low") is not None and math.isfinite(row["low"])
-    return number(row["mean"]) + (f" [{number(row['low'])}, {number(row['high'])}]" if known else "")
-
-
 def p_value(p: float | None) -> str:
     """
     >>> p_value(0.0), p_value(0.03)
     ('< 0.001', '0.030')
     """
     return "< 0.001" if p is not None and p < 0.001 else number(p, 3)
-
-
-def prose(text: str, **values: Any) -> str:
-    """Lines of source as one paragraph, with values filled in.
-
-    >>> prose("one {what}\\n    and another", what="line")
-    'one line and another'
-    """
-    return " ".join(text.split()).format(**values)
 
 
 def visible(text: Any) -> str:

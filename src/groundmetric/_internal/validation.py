@@ -13,6 +13,7 @@ therefore aligned by name:
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import numbers
 from collections import Counter
@@ -596,3 +597,79 @@ def lost_variance(points: Any, variances: np.ndarray) -> np.ndarray:
         extent = (highest - lowest).toarray().ravel() if sparse.issparse(columns) else highest - lowest
         lost[candidates] = (extent > 0) & (extent < _LEAST_DIFFERENCE)
     return lost
+
+
+def group_list(groups: Any, name_index: NameIndex, name: str = "groups") -> list[Hashable] | None:
+    """The group (or stratum) of each distribution, in the order of the name index where they carry names."""
+    if groups is None:
+        return None
+    refuse_mask(groups, name)
+    groups = align_by_name(groups, name_index, name)
+    if getattr(groups, "ndim", 1) != 1:
+        raise ValueError(f"{name} has shape {groups.shape}: expected one entry per distribution, e.g. a single column")
+    return list(groups)
+
+
+def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | None:
+    """Groups (or strata) as numbers, in the order in which they first appear; None where there are none."""
+    values = group_list(groups, NameIndex(None, n=size), name)
+    if values is None:
+        return None
+    if len(values) != size:
+        raise ValueError(f"{name} has {len(values)} entries for {size} distributions: one is needed for each")
+    for value in values:
+        if is_missing(value):
+            raise ValueError(f"{name} contain a missing value ({value!r}): every distribution needs one of its own")
+    place = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    return np.array([place[value] for value in values], dtype=np.intp)
+
+
+def check_groups_per_class(labels: np.ndarray, groups: Any, least: int, why: str) -> None:
+    """Raise unless there are two classes, each with at least `least` distributions, or groups where they are given."""
+    classes = np.unique(labels)
+    if classes.size < 2:
+        raise ValueError(f"all distributions have one class ({classes.tolist()}): at least two are needed")
+    members = number_groups(groups, labels.size)
+    for label in classes.tolist():
+        own = labels == label
+        count = int(own.sum()) if members is None else np.unique(members[own]).size
+        if count < least:
+            what = "distributions"
+            if members is not None:
+                names = dict.fromkeys(group for group, is_own in zip(groups, own, strict=True) if is_own)
+                what = f"groups ({', '.join(map(repr, list(names)[:3]))})"
+            raise ValueError(f"class {label!r} has {count} {what}, but {least} are needed: {why}")
+
+
+def resolve_seed(random_state: Any) -> int:
+    """Return an integer seed: `random_state` itself, or a number drawn from it (from the system if None).
+
+    >>> resolve_seed(7)
+    7
+    """
+    from sklearn.utils import check_random_state  # imported here: a transport solve does not need scikit-learn
+
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        check_random_state(random_state)  # the same range, and the same error, as everywhere in scikit-learn
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def keyed_generator(*key: Any) -> np.random.Generator:
+    """Return a random generator that depends on the key only.
+
+    >>> float(keyed_generator(0, "ann").random()) == float(keyed_generator(0, "ann").random())
+    True
+    """
+    return np.random.default_rng(int.from_bytes(_digest(key), "little"))
+
+
+def keyed_uniform(keys: Sequence[Any], *key: Any) -> np.ndarray:
+    """Return one uniform number in [0, 1) for each of `keys`, which depends on that entry and on `key` only."""
+    digests = [int.from_bytes(_digest((*key, entry)), "little") for entry in keys]
+    return np.array(digests, dtype=np.uint64).astype(np.float64) / 2.0**64
+
+
+def _digest(key: Sequence[Any]) -> bytes:
+    text = "\x1f".join(str(part) for part in key)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,7 +1,4 @@
-"""`groundmetric evaluate`: does the learned metric help on these data, against everything else one would try?
-
-Methods are compared on a cohort, and the comparison is written as tables and figures.
-"""
+"""`groundmetric evaluate`: compare methods on held-out samples of a cohort; write tables and figures."""
 
 from __future__ import annotations
 
@@ -41,23 +38,22 @@ if TYPE_CHECKING:
     from ..evaluation import Comparison, PermutationTest
     from ..learning.splits import Split
 
-OPTION_OF = {
-    "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "layer": "--layer", "use_rep": "--rep",
-    "genes": "--genes",
+# Names of the baselines on the command line, and their classes.
+BASELINES = {
+    "euclidean": "Euclidean", "manhattan": "Manhattan", "cosine": "Cosine", "nca": "NCA", "pca": "PCAEuclidean",
+    "lda": "LinearDiscriminant", "pseudobulk": "PseudobulkNeighbors", "logistic": "PseudobulkLogistic",
+    "composition": "Composition",
 }  # fmt: skip
 METHODS = (
-    "the first is compared with all others; groundmetric: the classifier on an ensemble (TransportClassifier), as "
-    "learn and predict have it; single: the nearest samples under one learned metric (GroundMetricLearner) vote; "
-    "learned: the same with a nested search of its parameters; all: every one there is (groundmetric, single, "
-    "euclidean, cosine, pca, lda, pseudobulk, logistic, composition)"
+    "methods; the first is compared with all others. groundmetric: the ensemble with its classifier, as in learn and "
+    "predict; ggml: one metric (GroundMetricLearner) and votes of the nearest samples; all: every method; baselines: "
+    "euclidean, manhattan, cosine, nca, pca, lda, pseudobulk, logistic, composition"
 )
 PERMUTATIONS = "of labels, to test the first method against chance; each costs a whole evaluation (%(default)s)"
 CV = ("shuffle-split", "k-fold", "leave-one-group-out")
-# The classifier on an ensemble, as `learn` fits it; a single learner; the same with a nested search.
-OWN = ("groundmetric", "single")
-FORMER = {"defaults": "single"}  # names of earlier versions
+OWN = ("groundmetric", "ggml")
 # What is compared unless other methods are named: those that take seconds rather than minutes.
-USUAL = ("groundmetric", "single", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
+USUAL = ("groundmetric", "ggml", "euclidean", "cosine", "pca", "lda", "pseudobulk", "logistic", "composition")
 # Each class counts the same in the score, and so it does in the votes.
 SCORE, CLASS_WEIGHT = "balanced_accuracy", "balanced"
 
@@ -82,7 +78,6 @@ def add(commands: Any) -> None:
     add_seed(command, "of the draw, the splits and the methods")
     add_jobs(command)
     add_replace(command)
-    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -139,19 +134,7 @@ def _evaluate(options: argparse.Namespace, folder: Path, fits: Path) -> dict[str
 
 @dataclass(frozen=True)
 class Splitter:
-    """How samples are divided, as scikit-learn names it: a function of the labels.
-
-    Attributes
-    ----------
-    cv : str
-        "shuffle-split", "k-fold" or "leave-one-group-out".
-    n_splits : int
-        Number of splits or folds; not used to leave one group out.
-    groups : list or None
-        The group of each sample, which is never divided.
-    seed : int
-        Seed of the draw.
-    """
+    """Splits of the samples from their labels: "shuffle-split", "k-fold" or "leave-one-group-out"."""
 
     cv: str
     n_splits: int
@@ -172,7 +155,7 @@ class Splitter:
 
 
 def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str, Any]:
-    """Methods by name: "groundmetric" (the ensemble), "single" (one metric), and the baselines.
+    """Methods by name: "groundmetric" (the ensemble), "ggml" (one metric), and the baselines.
 
     >>> import groundmetric as gm
     >>> from groundmetric._anndata.cohort import Labelled
@@ -190,22 +173,20 @@ def make_methods(names: Sequence[str], cohort: Labelled, seed: int) -> dict[str,
 
 
 def _names() -> tuple[str, ...]:
-    """Every method that there is."""
-    from .. import baselines
-
-    return (*OWN, *baselines.BASELINES)
+    """Names of all methods."""
+    return (*OWN, *BASELINES)
 
 
 def _method(name: str, seed: int) -> Any:
     from .. import baselines
     from ..estimators import GroundMetricLearner, TransportClassifier
 
-    own = {"groundmetric": TransportClassifier, "single": GroundMetricLearner}
-    if FORMER.get(name, name) in own:
-        return own[FORMER.get(name, name)](random_state=seed)
-    if name not in baselines.BASELINES:
+    own = {"groundmetric": TransportClassifier, "ggml": GroundMetricLearner}
+    if name in own:
+        return own[name](random_state=seed)
+    if name not in BASELINES:
         raise ValueError(f"no method is called {name!r}: expected some of {', '.join(_names())}")
-    method = baselines.by_name(name)
+    method = getattr(baselines, BASELINES[name])()
     return method.set_params(random_state=seed) if "random_state" in method.get_params() else method
 
 

@@ -1,4 +1,4 @@
-"""`groundmetric learn`: from an .h5ad file to a metric, the distances between samples, and the genes that count."""
+"""`groundmetric learn`: learn a metric from an .h5ad file; write it, distances between samples and gene importance."""
 
 from __future__ import annotations
 
@@ -30,14 +30,8 @@ from .options import (
     write_frame,
 )
 
-OPTION_OF = {
-    "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "batch_key": "--batch",
-    "cell_type_key": "--cell-type", "method": "--method", "strength": "--strength", "checkpoint": "--checkpoint",
-    "n_cells": "--cells-per-sample", "resample": "--resample", "layer": "--layer", "use_rep": "--rep",
-    "genes": "--genes", "n_components": "--components", "target": "--target", "order": "--order",
-}  # fmt: skip
 TOP = 10
-# Scores of samples while they were left out, as they are called in lines for people.
+# Names of held-out scores.
 SCORES = {
     "balanced_accuracy": "balanced accuracy", "log_probability": "log-probability", "r2": "R²",
     "log_likelihood": "log-likelihood",
@@ -46,38 +40,32 @@ SCORES = {
 
 def add(commands: Any) -> None:
     command = add_command(
-        commands, run, "learn", "learn from an .h5ad file under which metric samples of one label are near each other",
+        commands, run, "learn", "learn a metric under which samples of one label are close, from an .h5ad file",
         "groundmetric learn cells.h5ad --sample sample --label disease --group patient -o run",
     )  # fmt: skip
     add_cells(command)
     command.add_argument("--target", choices=("classes", "ordered"),
                          help="ordered: labels are numbers or ordered categories (classes)")  # fmt: skip
     command.add_argument("--order", metavar="A,B,…", type=labels,
-                         help="labels that are text, from low to high, e.g. mild,moderate,severe; they are then "
-                         "ordered")  # fmt: skip
+                         help="text labels from low to high, e.g. mild,moderate,severe; implies ordered")  # fmt: skip
     command.add_argument("--method", choices=("ensemble", "ggml"), default="ensemble",
-                         help="ensemble: members trained on parts of the patients; ggml: the published method, on all "
-                         "samples at once (ensemble)")  # fmt: skip
-    command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch or donor of its sample, to ignore")
-    add_values(
-        command,
-        "those that pp.select_genes has marked, else variance for genes on a log scale, and all of 100 or fewer "
-        "features or of other values",
-    )
-    command.add_argument("--resample", action="store_true", help="ggml: draw other cells for every epoch")
+                         help="ensemble: members trained on parts of the patients, with held-out predictions; ggml: "
+                         "the published method, one metric from all samples (ensemble)")  # fmt: skip
+    command.add_argument("--batch", metavar="COLUMN", help="column of obs: the batch; labels are compared within it")
+    add_values(command, "those selected by pp.select_genes; else variance for genes on a log scale, all otherwise")
+    command.add_argument("--resample", action="store_true", help="ggml: subsample the cells anew in every epoch")
     add_cell_type(command)
     command.add_argument("--components", metavar="N", type=count,
                          help="ggml: dimensions of the learned space (5)")  # fmt: skip
     command.add_argument("--strength", metavar="X", type=number, help="ggml: strength of the penalty (0.1)")
     command.add_argument("--epochs", metavar="N", type=count,
-                         help="of learning, at most (ensemble: 10 of a member, ggml: 50)")  # fmt: skip
+                         help="maximum number of epochs (ensemble members 10, ggml 50)")  # fmt: skip
     command.add_argument("--checkpoint", metavar="FILE",
-                         help="ggml: keep the state of learning here, and go on from it if there is one; Ctrl-C then "
-                         "ends learning after the present step, a second one at once")  # fmt: skip
-    add_seed(command, "of the draw and the learner")
+                         help="ggml: file for the state of training, from which an interrupted run continues; Ctrl-C "
+                         "then ends training after the current step, a second one at once")  # fmt: skip
+    add_seed(command, "subsampling and training")
     add_jobs(command)
     add_replace(command)
-    command.set_defaults(option_of=OPTION_OF)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -88,12 +76,12 @@ def run(options: argparse.Namespace) -> None:
     print_findings(findings, summary(findings), as_json=options.json)
     log(f"wrote {', '.join(findings['files'])} to {options.output}")
     if findings["interrupted"]:
-        more = "" if options.checkpoint is None else "; the same command with --replace goes on from there"
+        more = "" if options.checkpoint is None else "; the same command with --replace continues from there"
         raise KeyboardInterrupt(f"after {findings['epochs']} of {findings['learner']['max_epochs']} epochs{more}")
 
 
 def _check_checkpoint(checkpoint: str | None, output: str) -> list[str]:
-    """Raise before anything is read if a checkpoint would replace something; the names it has in the output folder."""
+    """Raise if a checkpoint would replace another file; return its names in the output folder."""
     if checkpoint is None:
         return []
     from ..learning.checkpoint import check_place
@@ -108,7 +96,7 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from .._anndata.annotations import find_column
     from .._anndata.source import Source
 
-    if options.cell_type is not None:  # before the long work rather than after it
+    if options.cell_type is not None:  # an error before the long work
         with Source(options.cells) as source:
             find_column(source.obs, options.cell_type, "cell_type_key")
     log(f"reading {options.cells}, learning")
@@ -117,7 +105,8 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
              "checkpoint": options.checkpoint, "target": options.target, "order": options.order,
              "resample": options.resample or None}  # fmt: skip
     cells = tl.learn(
-        options.cells, options.sample, options.label, method=options.method, group_key=options.group,
+        options.cells, options.sample, options.label, group_key=options.group,
+        method=options.method,
         batch_key=options.batch, layer=options.layer, use_rep=options.rep, genes=options.genes,
         n_cells=options.cells_per_sample, random_state=options.seed, n_jobs=options.jobs,
         verbose=1, **{name: value for name, value in given.items() if value is not None},
@@ -150,13 +139,13 @@ def _learn(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _label_counts(entry: dict[str, Any]) -> dict[str, int]:
-    """Number of samples by label, from low to high where labels have an order."""
+    """Return the number of samples by label, ordered labels from low to high."""
     counts = Counter(map(str, entry["labels"]["labels"].tolist()))
     return {name: counts[name] for name in [*map(str, entry["params"].get("order", ())), *counts] if name in counts}
 
 
 def _course(entry: dict[str, Any]) -> dict[str, Any]:
-    """How learning went: what an ensemble says of samples that were left out, or the epochs of a single learner."""
+    """Return the held-out scores of an ensemble, or the epochs of a single metric."""
     if "ensemble" in entry:
         found = entry["ensemble"]
         return {"scored": found["scored"], "held_out": found["scores"], "weights": found["weights"],
@@ -165,14 +154,14 @@ def _course(entry: dict[str, Any]) -> dict[str, Any]:
 
     loss, most = entry["history"]["loss"], entry["learner"]["max_epochs"]
     if len(loss) == 0:
-        raise KeyboardInterrupt("before the first epoch was done")
+        raise KeyboardInterrupt("before the end of the first epoch")
     return {"epochs": len(loss), "converged": entry["converged"],
             "interrupted": len(loss) < most and not entry["converged"],
             "loss": [float(loss[k]) for k in (0, -1)], "course": training_summary(entry["history"])}  # fmt: skip
 
 
 def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
-    """All files but the findings, small ones that people open among them."""
+    """Write all files except the findings, and return their names."""
     import anndata as ad
 
     from .. import get
@@ -183,7 +172,7 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
     if predictor is not None:
         predictor.save(folder / RUN_PREDICTOR)
     get.metric(cells).save(folder / "metric.gm")
-    # The values themselves stay where they are: everything that is needed later is in the results.
+    # The values of the cells are not copied: later commands read them from the original file.
     results = {part: dict(getattr(cells, part)) for part in ("obsm", "varm", "uns")}
     results["uns"]["groundmetric"] = {name: entry[name] for name in entry if name != "predictor"}
     ad.AnnData(obs=cells.obs, var=cells.var, **results).write_h5ad(folder / "cells.h5ad")
@@ -195,7 +184,7 @@ def _write(folder: Path, cells: Any, samples: Any) -> list[str]:
 
 
 def summary(findings: dict[str, Any]) -> str:
-    """What was found, for people."""
+    """Return the findings as lines of text."""
     facts = {
         "learned from": f"{findings['n_samples']} samples ({label_counts(findings['labels'])}), "
         f"{findings['n_cells']:,} of {findings['n_cells_in_file']:,} cells",
@@ -212,8 +201,8 @@ def _of_ensemble(findings: dict[str, Any]) -> dict[str, str]:
     return {
         "training": f"ensemble of {findings['members']} members, {findings['seconds']:.1f} s",
         "held out": ", ".join(f"{SCORES[name]} {value:.2f}" for name, value in findings["held_out"].items())
-        + f" (scored: {findings['scored']}, which `groundmetric predict` uses)",
-        "what counts": ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights),
+        + f" (of the {findings['scored']} that `groundmetric predict` uses)",
+        "members": ", ".join(f"{kind} {weight:.0%}" for kind, weight in weights),
     }
 
 

@@ -1,4 +1,4 @@
-"""The program `groundmetric`: which commands there are, and how each one ends."""
+"""The program `groundmetric`: its commands, and their exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
 from . import demo, evaluate, learn, predict, report
-from .options import log
+from .options import OPTION_OF, as_options, log, with_options
 
-# Each is a module with `add`, which adds the command to the parser. `--help` loads nothing else.
+# Modules with a function `add`, which adds the command to the parser. `--help` imports nothing else.
 COMMANDS = (demo, evaluate, learn, predict, report)
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, which names the option or choice that was probably meant."""
+    """Parser whose errors are one line that suggests the nearest option or choice."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         # Before the other checks: a misspelt option that is required would be reported as missing.
@@ -39,18 +39,18 @@ class _Parser(argparse.ArgumentParser):
         for word in args[: args.index("--")] if "--" in args else args:
             name = word.split("=")[0]
             if name.startswith("--") and not any(option.startswith(name) for option in known):
-                self.error(f"there is no option {name}{nearest(name, known)}")
+                self.error(f"no option {name}{nearest(name, known)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = [str(choice) for choice in action.choices or ()]
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(
-                action, f"{value!r} is none of {', '.join(choices)}{nearest(str(value), choices)}"
+                action, f"{value!r} is not one of {', '.join(choices)}{nearest(str(value), choices)}"
             )
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """The known word that was probably meant, as a question; nothing where none is near.
+    """Return the nearest known word as a question, or nothing.
 
     >>> nearest("--smaple", ["--sample", "--label"])
     ': did you mean --sample?'
@@ -79,8 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _signals_as_interrupts() -> Iterator[list[int]]:
-    """SIGTERM, and the end of the terminal, end a command as Ctrl-C does: nothing half-written stays. Yields the list
-    of signals received."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C, so that incomplete files are removed.
+
+    Yields the list of received signals.
+    """
     received: list[int] = []
     owner = os.getpid()
 
@@ -105,7 +107,7 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def _quiet_processes() -> Iterator[None]:
-    """Python does not warn of the semaphores of joblib's processes: where these are ended, others clean up."""
+    """Silence Python's warning about semaphores of joblib's processes, which joblib removes itself."""
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = ",".join([*([before] if before else []), "ignore:resource_tracker:UserWarning"])
     try:
@@ -118,7 +120,7 @@ def _quiet_processes() -> Iterator[None]:
 
 
 def _end_workers() -> None:
-    """End the processes of joblib, which would otherwise go on, and complain of a parent that is gone."""
+    """End the processes of joblib, which would otherwise continue after an interrupt."""
     executor = getattr(sys.modules.get("joblib.externals.loky.reusable_executor"), "_executor", None)
     if executor is not None:
         executor.shutdown(wait=True, kill_workers=True)
@@ -138,8 +140,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -> tuple[int, str]:
-    """An exit code and one line for whoever typed the command."""
-    text = " ".join(_message(error, getattr(options, "option_of", {})).split())
+    """Return an exit code and one line for the user."""
+    text = " ".join(_message(error).split())
     if isinstance(error, KeyboardInterrupt):
         word = "interrupted" if ended_by == signal.SIGINT else "terminated"
         return 128 + ended_by, f"{word} {text}" if text else f"{word}: {options.interrupted}"
@@ -153,11 +155,16 @@ def _explain(error: BaseException, options: argparse.Namespace, ended_by: int) -
     return 1, f"unexpected {type(error).__name__}: {text} (--debug shows where)"
 
 
-def _message(error: Any, option_of: Mapping[str, str]) -> str:
-    """What an error says; a `ParameterError` names the options that parameters are in this command."""
-    options = {"output": "--output", "replace": "--replace", **option_of}
-    return error.naming(options) if hasattr(error, "naming") else str(error)
+def _message(error: Any) -> str:
+    """Return the message of an error; a `ParameterError` with the options that its parameters are."""
+    if not hasattr(error, "remedy"):
+        return with_options(str(error))
+    subject = f"{OPTION_OF.get(error.parameter, error.parameter)} is {error.value!r}{with_options(error.problem)}"
+    if not error.remedy:
+        return subject
+    # The problem may already name a remedy, after a colon.
+    return f"{subject}{', or give' if ':' in error.problem else ': give'} {as_options(error.remedy)}"
 
 
 def _show_warning(message: Any, *where: Any, **more: Any) -> None:
-    log(f"warning: {message}")
+    log(f"warning: {with_options(str(message))}")

@@ -1,10 +1,12 @@
-"""Options that several commands share, and what commands leave behind: lines on stderr, findings on stdout, folders."""
+"""Options that several commands share, and their output: lines on stderr, findings on stdout, folders."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -17,6 +19,20 @@ from .._internal import files as safe_folders
 from .._internal.files import write_whole
 from .._internal.tables import counted, write_csv
 
+FINDINGS = "run.json"  # the file that marks the folder of a run
+_MAX_WIDTH = 110  # characters of a line
+_MAX_NUMBERS = 8  # numeric labels up to which each is counted
+# Options of parameters: messages of the package name parameters, those of the command line options.
+OPTION_OF = {
+    "sample_key": "--sample", "label_key": "--label", "group_key": "--group", "batch_key": "--batch",
+    "cell_type_key": "--cell-type", "layer": "--layer", "use_rep": "--rep", "genes": "--genes",
+    "n_cells": "--cells-per-sample", "method": "--method", "target": "--target",
+    "order": "--order", "n_components": "--components", "strength": "--strength", "max_epochs": "--epochs",
+    "checkpoint": "--checkpoint", "resample": "--resample", "max_missing": "--max-missing", "output": "--output",
+    "cells": "--cells", "gene_sets": "--gene-sets", "permutations": "--permutations", "evaluation": "--evaluate",
+    "budget": "--budget", "run": "RUN", "replace": "--replace", "force": "--force",
+}  # fmt: skip
+
 
 def add_command(
     commands: Any,
@@ -27,96 +43,38 @@ def add_command(
     *,
     interrupted: str = "nothing was written",
 ) -> argparse.ArgumentParser:
-    """A command with the options that all have, and an example; `run` is called with what was parsed.
-
-    `interrupted` is what is said after Ctrl-C, unless `run` says what it has kept.
-    """
+    """Add a command with the options of all commands; `interrupted` is the message after Ctrl-C."""
     command = commands.add_parser(
         name, help=help, description=textwrap.fill(help[0].upper() + help[1:] + ".", 100),
         epilog=f"example:\n  {example}", formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the findings as one JSON object")
-    command.add_argument("--debug", action="store_true", help="show a traceback where something goes wrong")
+    command.add_argument("--debug", action="store_true", help="show a traceback on errors")
     command.set_defaults(run=run, prog=command.prog, interrupted=interrupted)
     return command
 
 
-# Options that several commands have mean the same in all of them, so each is defined once.
+# Types of options.
 
 
-def add_cells(command: argparse.ArgumentParser) -> None:
-    """The file to learn from, its columns, and the folder to write."""
-    command.add_argument("cells", metavar="CELLS.h5ad", help="normalised values on a log scale; read in part only")
-    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
-    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
-    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient, who is never divided")
-    add_output(command, required=True)
+def _number(kind: Callable[[str], Any], low: float, high: float, expected: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}")
+        return value
+
+    return parse
 
 
-def add_output(command: argparse.ArgumentParser, what: str = "folder to write", **more: Any) -> None:
-    command.add_argument("-o", "--output", metavar=more.pop("metavar", "DIR"), help=what, **more)
-
-
-def add_values(command: argparse.ArgumentParser, default: str) -> None:
-    """What describes a cell, and how many cells of a sample are drawn; `default` is said of genes."""
-    command.add_argument("--layer", help="use this layer rather than X")
-    command.add_argument("--rep", metavar="NAME", help="use this entry of obsm rather than genes")
-    which = (
-        "N: so many of the most variable; variance: those above the average; highly_variable or another column of var "
-        f"that marks them; or all ({default})"
-    )
-    command.add_argument("--genes", metavar="RULE", type=genes, help=which)
-    add_draw(command)
-
-
-def add_draw(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
-                         help="drawn at most; or all (%(default)s)")  # fmt: skip
-
-
-def add_cell_type(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--cell-type", metavar="COLUMN", help="column of obs: the type of each cell (cell_type, if there)"
-    )
-
-
-def add_permutations(command: argparse.ArgumentParser, text: str, default: int | None = 0) -> None:
-    command.add_argument("--permutations", metavar="N", type=whole, default=default, help=text)
-
-
-def add_seed(command: argparse.ArgumentParser, of: str) -> None:
-    command.add_argument("--seed", metavar="N", type=seed, default=0, help=f"{of} (%(default)s)")
-
-
-def add_replace(
-    command: argparse.ArgumentParser, what: str = "the folder of an earlier run", *, former: bool = True
-) -> None:
-    """`--replace`; with `former`, also as `--force`, as it was called before that meant another thing in `predict`."""
-    command.add_argument("--replace", action="store_true", help=f"replace {what}")
-    if former:
-        command.add_argument("--force", dest="replace", action="store_true", help=argparse.SUPPRESS)
-
-
-def add_jobs(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--jobs", metavar="N", type=jobs, default=None, help="threads; -1: one per core (1)")
-
-
-def seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to {2**32 - 1}, not {text!r}")
-    return int(text)
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
-    return int(text)
-
-
-def whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, not {text!r}")
-    return int(text)
+whole = _number(int, 0, float("inf"), "a whole number of at least 0")
+count = _number(int, 1, float("inf"), "a whole number of at least 1")
+seed = _number(int, 0, 2**32 - 1, f"a whole number from 0 to {2**32 - 1}")
+number = _number(float, 0.0, sys.float_info.max, "a number of at least 0")
+share = _number(float, 0.0, 1.0, "a share from 0 to 1")
 
 
 def count_or_all(text: str) -> int | None:
@@ -124,12 +82,16 @@ def count_or_all(text: str) -> int | None:
 
 
 def genes(text: str) -> str | int:
-    """A rule, or a number of genes."""
+    """Return a rule, or a number of genes."""
     return count(text) if text.isdecimal() else text
 
 
+def jobs(text: str) -> int:
+    return -1 if text == "-1" else count(text)
+
+
 def labels(text: str) -> list[str]:
-    """Labels from low to high, separated by commas.
+    """Return labels from low to high.
 
     >>> labels("mild, moderate,severe")
     ['mild', 'moderate', 'severe']
@@ -140,44 +102,105 @@ def labels(text: str) -> list[str]:
     return found
 
 
-def jobs(text: str) -> int:
-    return -1 if text == "-1" else count(text)
+# Options that several commands have mean the same in all of them, so each is defined once.
 
 
-def number(text: str) -> float:
-    """Not negative and finite."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, not {text!r}")
-    return value
+def add_cells(command: argparse.ArgumentParser) -> None:
+    """Add the file to learn from, its columns, and the folder to write."""
+    command.add_argument("cells", metavar="CELLS.h5ad", help="file with normalised values on a log scale")
+    command.add_argument("--sample", metavar="COLUMN", required=True, help="column of obs: the sample of each cell")
+    command.add_argument("--label", metavar="COLUMN", required=True, help="column of obs: the label of its sample")
+    command.add_argument("--group", metavar="COLUMN", help="column of obs: the patient; samples of one stay together")
+    add_output(command, required=True)
 
 
-def positive(text: str) -> float:
-    value = number(text)
-    if value == 0.0:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
-    return value
+def add_output(command: argparse.ArgumentParser, what: str = "folder to write", **more: Any) -> None:
+    command.add_argument("-o", "--output", metavar=more.pop("metavar", "DIR"), help=what, **more)
 
 
-def share(text: str) -> float:
-    value = number(text)
-    if value > 1.0:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, not {text!r}")
-    return value
+def add_values(command: argparse.ArgumentParser, default: str) -> None:
+    """Add the features and the number of cells; `default` describes the default of `--genes`."""
+    command.add_argument("--layer", help="use this layer instead of X")
+    command.add_argument("--rep", metavar="NAME", help="use this entry of obsm instead of genes")
+    command.add_argument("--genes", metavar="RULE", type=genes,
+                         help="N: the N most variable; variance: those with variance above the average; "
+                         f"highly_variable or another boolean column of var; all ({default})")  # fmt: skip
+    add_draw(command)
 
 
-_WIDEST = 110  # letters of a line
-_MOST_NUMBERS = 8  # labels that are numbers, up to which each is named
-# The file by which the folder of a run is known.
-FINDINGS = "run.json"
+def add_draw(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cells-per-sample", metavar="N", type=count_or_all, default=1000,
+                         help="number of subsampled cells, or all (%(default)s)")  # fmt: skip
+
+
+def add_cell_type(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cell-type", metavar="COLUMN", help="column of obs: the cell type (cell_type, if present)")
+
+
+def add_permutations(command: argparse.ArgumentParser, text: str, default: int | None = 0) -> None:
+    command.add_argument("--permutations", metavar="N", type=whole, default=default, help=text)
+
+
+def add_seed(command: argparse.ArgumentParser, of: str) -> None:
+    command.add_argument("--seed", metavar="N", type=seed, default=0, help=f"seed of {of} (%(default)s)")
+
+
+def add_replace(command: argparse.ArgumentParser, what: str = "the folder of an earlier run") -> None:
+    command.add_argument("--replace", action="store_true", help=f"replace {what}")
+
+
+def add_jobs(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--jobs", metavar="N", type=jobs, default=None, help="threads; -1: one per core (1)")
+
+
+# Messages and output.
+
+
+def as_options(values: Mapping[str, Any]) -> str:
+    """Return parameters with values as options to type.
+
+    >>> as_options({"order": ["<30", "30-60", ">60"], "evaluation": False})
+    "--order '<30,30-60,>60', --no-evaluate"
+    """
+    words = []
+    for name, value in values.items():
+        option = OPTION_OF.get(name)
+        if option is None:
+            words.append(f"{name}={value!r}")
+        elif isinstance(value, bool):
+            words.append(option if value else option.replace("--", "--no-", 1))
+        else:
+            words.append(f"{option} {shlex.quote(','.join(value) if isinstance(value, list) else str(value))}")
+    return ", ".join(words)
+
+
+def with_options(text: str) -> str:
+    """Return a message with options instead of settings of parameters.
+
+    >>> with_options("if patients have several samples, give group_key='donor', or force=True")
+    'if patients have several samples, give --group donor, or --force'
+    """
+
+    def option(setting: re.Match[str]) -> str:
+        name, value = setting[1], setting[2]
+        return as_options({name: value == "True" if value in ("True", "False") else value.strip("'")})
+
+    return re.sub(rf"\b({'|'.join(OPTION_OF)})=('[^']*'|\w+)", option, text)
+
+
+def note_text(note: Mapping[str, Any]) -> str:
+    """Return a warning, or the reason why a result is missing, with the options that change it."""
+    remedy = f" ({as_options(note['remedy'])})" if note["remedy"] else ""
+    return f"{note['title']}: {note['text']}{remedy}."
 
 
 def log(line: str) -> None:
-    """Progress goes to stderr: stdout is for what was found."""
+    """Print a line of progress to stderr; stdout is for findings."""
     print(line, file=sys.stderr, flush=True)
+
+
+def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    print(json.dumps(findings) if as_json else text)
 
 
 def new_folder(
@@ -187,9 +210,9 @@ def new_folder(
     inputs: Iterable[str | os.PathLike[str]] = (),
     beside: Sequence[str] = (),
 ) -> AbstractContextManager[Path]:
-    """A folder for a run, which gets its name when all is done; see `safe_folders.new_folder`.
+    """Return a folder for a run that appears under its name when all is written; see `safe_folders.new_folder`.
 
-    With `replace`, the files of an earlier run give way, and its report. Whatever else is there stays.
+    With `replace`, the files of an earlier run and its report are replaced; other files stay.
     """
     return safe_folders.new_folder(
         output, earlier=earlier_run, last=FINDINGS, replace=replace, inputs=inputs, beside=beside
@@ -202,7 +225,7 @@ def check_free(output: str | os.PathLike[str], *, replace: bool, beside: Sequenc
 
 
 def earlier_run(folder: Path) -> list[str] | None:
-    """The files of a run, by its own list, and its report."""
+    """Return the files of a run by its own list, and its report; None if the folder is not a run."""
     try:
         findings = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
         files = [name for name in findings["files"] if os.path.basename(name) == name and name not in ("", ".", "..")]
@@ -210,52 +233,42 @@ def earlier_run(folder: Path) -> list[str] | None:
             return None
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return [*dict.fromkeys([*files, FINDINGS]), *_report_of(folder)]
-
-
-def _report_of(folder: Path) -> list[str]:
-    """Page and cache of `groundmetric report`, if this is what they are."""
-    from .._internal.cache import cache_files, is_cache  # heavy, and not needed for --help
+    from .._internal.cache import cache_files, is_cache  # slow to import, and not needed for --help
 
     cache = folder / "report.cache"
     caches = cache_files(cache) if is_cache(cache) else []
-    if not (folder / "report.html").exists():
-        return caches
-    from ..report.write import is_page  # heavy, and rarely needed
+    if (folder / "report.html").exists():
+        from ..report.write import is_page
 
-    return ["report.html"] * is_page(folder / "report.html") + caches
+        caches += ["report.html"] * is_page(folder / "report.html")
+    return [*dict.fromkeys([*files, FINDINGS]), *caches]
 
 
 def write_findings(folder: Path, findings: Mapping[str, Any]) -> None:
     write_whole(folder / FINDINGS, [json.dumps(findings, indent=2).encode() + b"\n"])
 
 
-def write_frame(path: Path, frame: Any, index: str | None = None) -> None:
-    """A data frame as CSV, its index as a first column of this name."""
-    rows = frame.itertuples(index=index is not None, name=None)
-    write_csv(path, [*([] if index is None else [index]), *map(str, frame.columns)], rows)
+def write_frame(path: Path, frame: Any, index: str) -> None:
+    """Write a data frame as CSV, with its index as first column."""
+    write_csv(path, [index, *map(str, frame.columns)], frame.itertuples(name=None))
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: an array as a list."""
+    """Return a value as JSON has it: an array as a list."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def print_findings(findings: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    print(json.dumps(findings) if as_json else text)
-
-
 def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
-    """Text in lines of the terminal, all but the first moved in by `hang` more; one line where there is no terminal."""
+    """Wrap text to the terminal, continuation lines indented by `hang` more; one line without a terminal."""
     first, others = " " * indent, " " * (indent + hang)
     if not sys.stdout.isatty():
         return first + text
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    width = min(shutil.get_terminal_size().columns, _MAX_WIDTH)
     return textwrap.fill(text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
 def label_counts(counts: Mapping[str, int]) -> str:
-    """How many samples each label has; numbers are rounded, and of many their range is given.
+    """Return the number of samples by label; many numbers as a range.
 
     >>> label_counts({"ill": 3, "well": 2}), label_counts({"<30": 2, "30-60": 3}), label_counts({"0.123456789": 1})
     ('3 ill, 2 well', '2 of <30, 3 of 30-60', '1 of 0.1235')
@@ -266,13 +279,13 @@ def label_counts(counts: Mapping[str, int]) -> str:
         numbers = {float(label): count for label, count in counts.items()}
     except ValueError:
         return ", ".join(counted(counts))
-    if len(numbers) > _MOST_NUMBERS:
+    if len(numbers) > _MAX_NUMBERS:
         return f"{len(numbers)} numbers from {min(numbers):.4g} to {max(numbers):.4g}"
     return ", ".join(f"{numbers[value]} of {value:.4g}" for value in sorted(numbers))
 
 
 def aligned(rows: list[list[str]]) -> str:
-    """Rows of text as a table; the first is the head.
+    """Return rows of text as a table; the first is the head.
 
     >>> print(aligned([["sample", "label"], ["a", "ill"]]))
     sample  label

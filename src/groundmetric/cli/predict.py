@@ -1,4 +1,4 @@
-"""`groundmetric predict`: labels of new samples by what an earlier `learn` was scored by."""
+"""`groundmetric predict`: labels of new samples by the predictor of an earlier `learn`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from .options import (
     write_frame,
 )
 
-OPTION_OF = {"sample_key": "--sample", "layer": "--layer", "max_missing": "--max-missing"}
-
 
 def add(commands: Any) -> None:
     command = add_command(
@@ -33,22 +31,21 @@ def add(commands: Any) -> None:
         "groundmetric predict run new.h5ad -o new",
     )  # fmt: skip
     command.add_argument("trained", metavar="RUN", help="folder that `learn` wrote")
-    command.add_argument("cells", metavar="NEW.h5ad", help="prepared as the training data were; read in part only")
-    add_output(command, "folder to write; without, labels are printed only")
+    command.add_argument("cells", metavar="NEW.h5ad", help="new cells, preprocessed as the training data")
+    add_output(command, "folder to write (only print the labels)")
     command.add_argument("--sample", metavar="COLUMN", help="column of obs: the sample of each cell (as in training)")
     command.add_argument("--layer", help="layer to use (as in training)")
     command.add_argument("--neighbors", metavar="K", type=count,
-                         help="let so many nearest training samples vote (by the run's TransportClassifier, or "
-                         "TransportRegressor for ordered labels; after a single learner, 5 vote)")  # fmt: skip
+                         help="predict by the K nearest training samples (the predictor of the run; after --method "
+                         "ggml 5 neighbours)")  # fmt: skip
     command.add_argument("--max-missing", metavar="SHARE", type=share, default=0.2,
-                         help="of the genes, which count as their mean in training (%(default)s)")  # fmt: skip
+                         help="accepted share of missing genes, set to their mean (%(default)s)")  # fmt: skip
     add_draw(command)
-    add_seed(command, "of the draw")
+    add_seed(command, "subsampling")
     add_jobs(command)
-    add_replace(command, former=False)
+    add_replace(command)
     command.add_argument("--force", action="store_true",
-                         help="go on, with a warning, where values are on another scale than in training")  # fmt: skip
-    command.set_defaults(option_of=OPTION_OF)
+                         help="warn instead of failing if values are on another scale than in training")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> None:
@@ -74,7 +71,7 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
 
     known = trained_from(options.trained, "groundmetric")
     if known.cells is None:
-        raise ValueError(f"{options.trained!r} is a bare metric: to predict labels, the folder of a run is needed")
+        raise ValueError(f"{options.trained!r} is a metric without labels: expected the folder of a run")
     with Source(options.cells) as source:
         log(f"reading {options.cells}, comparing with {len(known.cells)} training samples")
         projected = project_samples(
@@ -95,7 +92,7 @@ def _predict(options: argparse.Namespace, folder: Path | None) -> dict[str, Any]
 
 
 def _predictions(samples: Any) -> list[dict[str, Any]]:
-    """A dict for each sample; what is not predicted, or not known, is missing or None."""
+    """Return a dict for each sample; unknown values are None."""
     training = samples.uns["groundmetric"]["training_samples"]
     nearest = samples.obsm["X_groundmetric_distances"].argmin(axis=1)
     shares = samples.obsm.get("groundmetric_probabilities")
@@ -141,7 +138,7 @@ def _write(folder: Path, source: Any, projected: Any) -> list[str]:
 
 
 def summary(findings: dict[str, Any]) -> str:
-    """A line per sample, and what predicted the labels."""
+    """Return a line per sample, and an explanation of the columns."""
     rows = []
     for found in findings["predictions"]:
         row = {"sample": found["sample"], "cells": str(found["n_cells"]), "predicted": _shown(found["predicted"])}
@@ -154,14 +151,19 @@ def summary(findings: dict[str, Any]) -> str:
         rows.append({**row, "nearest": found["nearest"]})
     table = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
     lines = [table, f"predicted by: {findings['predicted_by']}"]
+    if any("typicality" in found for found in findings["predictions"]):
+        lines.append(
+            "typicality: share of the training samples whose nearest neighbour is at least as far; 1: typical, near 0: "
+            "unlike all training samples"
+        )
     far = [found["sample"] for found in findings["predictions"] if found.get("far")]
     if far:
-        lines.append(f"far from all training samples, so that what is predicted is a guess: {', '.join(far)}")
+        lines.append(f"far from all training samples, so that the prediction is unreliable: {', '.join(far)}")
     return "\n".join(lines)
 
 
 def _shown(label: str | None) -> str:
-    """A label; of a number, a few digits."""
+    """Return a label; a number with four digits."""
     if label is None:
         return "-"
     try:

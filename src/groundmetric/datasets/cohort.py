@@ -350,17 +350,17 @@ def _check_names(names: Sequence[str], parameter: str) -> list[str]:
     return checked
 
 
-def _sample_counts(given: int | Sequence[int], n_conditions: int) -> list[int]:
-    counts = [given] * n_conditions if isinstance(given, numbers.Integral) else list(given)  # type: ignore[arg-type]
+def _sample_counts(n_samples: int | Sequence[int], n_conditions: int) -> list[int]:
+    counts = [n_samples] * n_conditions if isinstance(n_samples, numbers.Integral) else list(n_samples)  # type: ignore[arg-type]
     if len(counts) != n_conditions or not all(isinstance(n, numbers.Integral) and int(n) >= 1 for n in counts):
         expected = f"a whole number of at least 1, or one for each of {n_conditions} conditions"
-        raise ValueError(f"n_samples_per_condition is {given!r}: expected {expected}")
+        raise ValueError(f"n_samples_per_condition is {n_samples!r}: expected {expected}")
     return [int(count) for count in counts]
 
 
 def _proportions(cell_types: Mapping[str, float] | Sequence[str]) -> tuple[list[str], np.ndarray]:
     names = _check_names(list(cell_types), "cell_types")
-    given = list(cell_types.values()) if isinstance(cell_types, Mapping) else [1.0] * len(names)
-    for name, value in zip(names, given, strict=True):
+    weights = list(cell_types.values()) if isinstance(cell_types, Mapping) else [1.0] * len(names)
+    for name, value in zip(names, weights, strict=True):
         check_number(f"proportion of cell type {name!r}", value, low=0, above=True)
-    return names, np.array(given, dtype=float) / sum(given)
+    return names, np.array(weights, dtype=float) / sum(weights)

@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 from .._internal.files import Damaged
-from .._internal.keyed import keyed_generator
+from .._internal.validation import keyed_generator
 from ..distances import pairwise_distances
 from ..distributions import Distributions
 

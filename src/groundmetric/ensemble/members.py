@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .._internal.keyed import keyed_generator, keyed_uniform
+from .._internal.validation import keyed_generator, keyed_uniform
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from .geometry import Geometry, Marginals, centre_within

@@ -110,6 +110,18 @@ def _votes(distances: np.ndarray, weights: str) -> np.ndarray:
         return np.where(nearest == 0.0, distances == 0.0, nearest / distances)
 
 
+def training_distributions(X: Any, y: Any) -> Distributions:
+    """Distributions to fit on; points of a learner's `transform`, as in a pipeline, get an error with the remedy."""
+    D = as_distributions(X)
+    if not isinstance(X, Distributions) and np.ndim(X) == 2 and hasattr(y, "__len__") and len(y) < len(D):
+        raise ValueError(
+            f"y has {len(y)} labels, but X has {len(D)} rows, each of them a distribution of one point: give "
+            "Distributions. In a pipeline, a learner before this step would return points: give it as `metric`, e.g. "
+            f"TransportKNeighborsClassifier(metric=GroundMetricLearner())"
+        )
+    return D
+
+
 class NearestDistributions(BaseEstimator):
     """Nearest training distributions under a metric that is given or learned; see the classifier."""
 

@@ -12,13 +12,22 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .._internal.keyed import resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import NameIndex, ParameterError, align_by_name, check_labels, check_number, refuse_mask
+from .._internal.validation import (
+    NameIndex,
+    ParameterError,
+    align_by_name,
+    check_groups_per_class,
+    check_labels,
+    check_number,
+    group_list,
+    number_groups,
+    refuse_mask,
+    resolve_seed,
+)
 from ..distributions import Distributions, SmallSampleWarning, gathered, named_rows
 from ..ensemble import KINDS, Classes, FittedEnsemble, Geometry, Member, Numbers, Settings, Survival, Target
 from ..learning.labels import read_labels, read_strata
-from ..learning.splits import check_class_sizes, group_list, number_groups
 from ..learning.survival import check_comparable, read_survival
 from ..metrics.base import GroundMetric
 from ._base import GroundMetricMethod
@@ -117,7 +126,7 @@ class Cohort:
         self.target: Target
         if target == "classes":
             labels = check_labels(y, D.name_index)
-            check_class_sizes(labels, named_groups, 2, "one to train on and one to hold out")
+            check_groups_per_class(labels, named_groups, 2, "one to train on and one to hold out")
             self.classes, codes = np.unique(labels, return_inverse=True)
             self.target = Classes(codes[self.order], self.classes.size, self.strata)
         elif target == "ordered":

@@ -16,10 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._internal.keyed import resolve_seed
 from .._internal.parallel import InterruptedWarning, Threads, progress_bar
 from .._internal.types import DistributionsLike, FilePath, LabelsLike, RandomState
-from .._internal.validation import NameIndex, align_by_name, refuse_groups, refuse_mask
+from .._internal.validation import NameIndex, align_by_name, refuse_groups, refuse_mask, resolve_seed
 from ..distributions import Distributions, gathered, named_rows, resolve_n_points, with_equal_points
 from ..learning.checkpoint import Checkpoints, Saving, belonging
 from ..learning.labels import (
@@ -413,7 +412,7 @@ class GroundMetricLearner(GroundMetricMethod, ClassNamePrefixFeaturesOutMixin, T
             def show(history: dict[str, list[Any]]) -> None:
                 held_out = history["validation_loss"][-1]
                 shown = {"held-out loss": f"{held_out:.3f}"} if np.isfinite(held_out) else {}
-                bar.set_postfix({"triplets that pull": f"{history['active'][-1]:.0%}", **shown}, refresh=False)
+                bar.set_postfix({"active triplets": f"{history['active'][-1]:.0%}", **shown}, refresh=False)
                 bar.update()
 
             return training.run(threads, on_epoch=show, saving=saving, fresh=fresh)

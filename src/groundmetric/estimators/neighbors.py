@@ -10,7 +10,7 @@ from .._internal.types import DistributionsLike, Estimator, LabelsLike
 from .._internal.validation import align_by_name, check_class_weight, check_labels, label_array, real_array
 from ..distributions import as_distributions
 from ..metrics.base import GroundMetric
-from ._base import NearestDistributions, class_shares, mean_values
+from ._base import NearestDistributions, class_shares, mean_values, training_distributions
 
 
 class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
@@ -96,7 +96,7 @@ class TransportKNeighborsClassifier(ClassifierMixin, NearestDistributions):
             The estimator itself.
         """
         check_class_weight(self.class_weight)
-        D = as_distributions(X)
+        D = training_distributions(X, y)
         labels = check_labels(y, D.name_index)
         self.classes_, self._codes = np.unique(labels, return_inverse=True)
         self._keep(D, labels, groups, strata)
@@ -224,7 +224,7 @@ class TransportKNeighborsRegressor(RegressorMixin, NearestDistributions):
         TransportKNeighborsRegressor
             The estimator itself.
         """
-        D = as_distributions(X)
+        D = training_distributions(X, y)
         values = np.array(real_array(align_by_name(y, D.name_index, "y"), "y"), dtype=np.float64)
         if values.ndim == 0 or values.ndim > 2 or len(values) != len(D):
             raise ValueError(f"y has shape {values.shape}, but a value is needed for each of {len(D)}")

@@ -1,4 +1,4 @@
-"""Running a method: fit, predict and score on one split, pooled scores of many, the whole from labels to a score."""
+"""Fit, predict and score of a method on a split, the cache of results, and pooled scores of several splits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sklearn.base import clone
 from .. import __version__
 from .._internal.cache import Cache
 from .._internal.parallel import InterruptedWarning
-from .._internal.validation import NameIndex, check_class_weight, check_number
+from .._internal.validation import NameIndex, check_class_weight, check_number, number_groups
 from ..distributions import Distributions, resolve_n_points, with_equal_points
 from ..estimators._base import check_weights, class_shares
-from ..learning.splits import Split, as_splits, folds, number_groups, rounds_of
+from ..learning.splits import Split, as_splits, folds, rounds_of
 from .scores import (
     cluster_distributions,
     cluster_points,
@@ -106,7 +106,7 @@ class Protocol(Voting):
 
 @dataclass(frozen=True)
 class Cohort:
-    """What all methods and splits share."""
+    """Distributions, labels, classes and groups of a comparison."""
 
     D: Distributions
     labels: np.ndarray
@@ -290,7 +290,7 @@ def _plain(scores: Mapping[str, Any]) -> dict[str, float]:
 
 
 class _Clock:
-    """Writes the seconds of each lap into a dict."""
+    """Stopwatch that writes the seconds of each lap into a dict."""
 
     def __init__(self, laps: dict[str, float]) -> None:
         self.laps = laps
@@ -305,7 +305,7 @@ class _Clock:
 class ResultCache:
     """Results of methods on splits, in a file; without a path, nothing is cached.
 
-    A result is found by what it depends on: data, labels, groups, protocol, split, and the method with its parameters.
+    The key of a result depends on data, labels, groups, protocol, split, and the method with its parameters.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ class ResultCache:
 
 
 def fingerprint(cohort: Cohort, protocol: Protocol) -> str:
-    """Changes whenever the data, the names, the labels, the groups or the protocol do."""
+    """Return a hash of the data, names, labels, groups and protocol."""
     D = cohort.D
     points = D.points
     arrays = (points.data, points.indices, points.indptr) if sparse.issparse(points) else (points,)
@@ -361,7 +361,7 @@ def task_key(task: Task, data: str) -> str:
 
 
 def describe(method: Any) -> Any:
-    """A method as plain data: its class and parameters, those of methods inside it as well."""
+    """Return a method as plain data: its class and parameters, including nested methods."""
     if hasattr(method, "get_params") and not isinstance(method, type):
         parameters = method.get_params(deep=False)
         return [
@@ -376,7 +376,7 @@ def describe(method: Any) -> Any:
 
 
 def _check_describable(name: str, method: Any) -> None:
-    """Raise if a method could not be recognised in another run."""
+    """Raise if the key of a method cannot be computed."""
     try:
         joblib.hash(describe(method))
     except Exception as error:
@@ -387,7 +387,7 @@ def _check_describable(name: str, method: Any) -> None:
 
 
 def split_scores(results: list[Result], score: str, level: str) -> np.ndarray:
-    """A score per split; NaN where there is none."""
+    """Return the score of each split; NaN if it is not defined."""
     return np.array([result.scores.get(level, {}).get(score, np.nan) for result in results], dtype=np.float64)
 
 
@@ -488,7 +488,7 @@ class SharedProcedure(Procedure):
 
 @dataclass(frozen=True)
 class FixedSplits:
-    """The same splits for all labels."""
+    """Splits that do not depend on labels."""
 
     splits: list[Split]
 
@@ -499,7 +499,7 @@ class FixedSplits:
 def splitting_by(
     cv: Any, classes: np.ndarray, codes: np.ndarray, groups: Any, seed: int, shareable: bool, name_index: NameIndex
 ) -> Callable[[np.ndarray], list[Split]]:
-    """How labels are turned into splits. Folds for a method that ignores labels do so as well, to be shared."""
+    """Return a function of labels to splits; for a method that ignores labels, folds ignore them too and are shared."""
     members = number_groups(groups, codes.size)
     if cv is None or isinstance(cv, int | np.integer):
         units = np.arange(codes.size) if members is None else members

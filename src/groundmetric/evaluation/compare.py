@@ -12,9 +12,9 @@ import numpy as np
 
 from .._internal.parallel import progress_bar, run_tasks
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, SplitsLike
-from .._internal.validation import NameIndex, check_classes, check_labels, label_array
+from .._internal.validation import NameIndex, check_classes, check_labels, group_list, label_array
 from ..distributions import Distributions, SmallSampleWarning, as_distributions, resolve_n_points
-from ..learning.splits import Split, as_splits, check_splits, folds, group_list, rounds_of, shuffled
+from ..learning.splits import Split, as_splits, check_splits, folds, rounds_of, shuffled
 from ._run import ERROR, Cohort, Protocol, ResultCache, Task, Voting, attempt, fit
 from .results import Comparison
 from .scores import check_distances

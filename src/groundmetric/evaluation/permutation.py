@@ -27,16 +27,15 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._internal.keyed import keyed_uniform
 from .._internal.parallel import progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomState, SplitsOfLabels
-from .._internal.validation import ParameterError, check_labels, check_number
+from .._internal.validation import ParameterError, check_labels, check_number, group_list, keyed_uniform
 from ..distributions import as_distributions
 from ..ensemble import Classes, Geometry, Survival
 from ..ensemble.views import EuclideanView, replace_diagonal
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
 from ..estimators.predictor import EnsemblePredictor
-from ..learning.splits import RestrictedPermutations, check_splits, group_list, restricted_permutations
+from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations
 from ._run import FixedSplits, Procedure, Protocol, SharedProcedure, Voting, recorded_warnings, splitting_by
 from .scores import SCORES
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from .._internal import tables
 from .._internal.tables import without_nan
-from ..learning.splits import Split, number_groups, rounds_of
+from .._internal.validation import number_groups
+from ..learning.splits import Split, rounds_of
 from . import intervals
 from ._run import OK, Protocol, Result, pooled, split_scores
 from .intervals import Difference, Estimate, Predictions, corrected_t, holm, paired_t

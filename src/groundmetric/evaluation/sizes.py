@@ -10,9 +10,16 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from .._internal.types import LabelsLike
-from .._internal.validation import NameIndex, check_classes, label_array, missing_values, real_array
+from .._internal.validation import (
+    NameIndex,
+    check_classes,
+    group_list,
+    label_array,
+    missing_values,
+    number_groups,
+    real_array,
+)
 from ..distributions import Distributions
-from ..learning.splits import group_list, number_groups
 
 _N_PERMUTATIONS = 999
 

@@ -1,9 +1,8 @@
 """patpy: samples compared by optimal transport, under a ground metric learned from labels or a given one.
 
-Needs the extra `patpy`. `GroundMetricLearning` is one of patpy's supervised methods, `OptimalTransport` one of its
-sample representations, so that its evaluations and plots take both. patpy scores a method on all of its samples. Of
-those that a metric was learned from, everything that is scored is therefore out of bag: distances by members of the
-ensemble that were not learned from both samples, predictions made while the sample was left out.
+Needs the extra `patpy`. `GroundMetricLearning` is a supervised method of patpy, `OptimalTransport` a sample
+representation, so that its evaluations and plots take both. patpy evaluates a method on all samples, training samples
+included. Therefore distances between training samples are out of bag, and their predictions are held out.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from .._anndata.store import EnsembleResults, in_order
 from .._internal.validation import need
 from ..distances import pairwise_distances
 from ..distributions import Distributions
+from ..interpret.axes import classical_scaling
 from ..metrics.base import GroundMetric
 from ..tl import learn, samples, transfer
 from ..tl.relevance import relevance_by_plans
@@ -31,11 +31,11 @@ from patpy.tl.supervised import SupervisedSampleMethod  # noqa: E402
 
 __all__ = ["GroundMetricLearning", "OptimalTransport"]
 
-# What patpy's tasks are for `tl.learn`.
+# Target of `tl.learn` for each task of patpy.
 _TARGETS = {"classification": "classes", "regression": "ordered", "ranking": "ordered"}
-# Samples of each class that a sample's cells are compared with at most.
+# Largest number of samples of each class with which a sample's cells are compared.
 _MAX_PARTNERS = 10
-# Axes of a representation: a linear probe on as many as there are samples would fit anything.
+# Dimensions of a representation: a linear probe on as many dimensions as samples would fit any labels.
 _N_AXES = 10
 
 
@@ -50,10 +50,9 @@ class GroundMetricLearning(SupervisedSampleMethod):
     sample_key : str
         Column of `obs` with the sample of each cell.
     label_keys : str or list of str
-        Columns of `obs` with labels of the cell's sample. Samples without a label are predicted, not learned from.
+        Columns of `obs` with labels of the cell's sample. Samples without a label are predicted.
     tasks : str or list of str
-        "classification", "regression" or "ranking" for each label. Of the last two, labels are numbers or ordered
-        categories.
+        "classification", "regression" or "ranking" for each label; for the last two, numbers or ordered categories.
     cell_group_key : str or None, default=None
         Column of `obs` with the type of each cell, for patpy's plots.
     layer : str or None, default="X"
@@ -63,7 +62,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
     n_cells : int or None, default=1000
         Cells drawn from each sample; None: all.
     n_jobs : int or None, default=None
-        Members at the same time, and threads of distances; None: one.
+        Parallel members, and threads of distances; None: one.
     **parameters : Any
         Further arguments of `tl.learn`: group_key (the patient, where they have several samples), batch_key, genes,
         n_members and others.
@@ -101,14 +100,14 @@ class GroundMetricLearning(SupervisedSampleMethod):
         self._forget()
 
     def prepare_anndata(self, adata: Any, train: bool = True) -> None:
-        """Take the cells and, unless told otherwise, learn a metric from each label.
+        """Set the cells and learn a metric from each label.
 
         Parameters
         ----------
         adata : AnnData
             Cells in memory; results are added to it.
         train : bool, default=True
-            Whether to learn from the labels now; else `fine_tune` does.
+            Whether to learn now; otherwise `fine_tune` does.
         """
         if adata.isbacked:
             raise ValueError("adata is backed by a file, but results are added to it: load it with adata.to_memory()")
@@ -118,14 +117,14 @@ class GroundMetricLearning(SupervisedSampleMethod):
             self.fine_tune(self.label_keys, self.tasks)
 
     def _forget(self) -> None:
-        """Forget what was found in other cells."""
+        """Discard results of other cells."""
         self._learned: dict[str, EnsembleResults] = {}
         self._matrices: dict[tuple[str, bool], np.ndarray] = {}
         self._of_cells: dict[str, pd.Series] = {}
         self._fitted = False
 
     def fine_tune(self, labels: list[str] | str, tasks: list[str] | str, **parameters: Any) -> None:
-        """Learn a metric from each of these labels, new ones or again; those of other labels stay.
+        """Learn a metric from each of these labels, new ones or again; metrics of other labels are kept.
 
         Parameters
         ----------
@@ -134,60 +133,63 @@ class GroundMetricLearning(SupervisedSampleMethod):
         tasks : str or list of str
             "classification", "regression" or "ranking" for each label.
         **parameters : Any
-            Arguments of `tl.learn` for these labels, which go before those of the method.
+            Arguments of `tl.learn` for these labels, which override those of the method.
         """
         labels, tasks = self._prepare_fine_tune(labels, _checked_tasks(tasks))
+        layer, use_rep = _place(self.adata, self.layer)
         for label, task in zip(labels, tasks, strict=True):
-            self.tasks[self.label_keys.index(label)] = task  # patpy keeps the task that a label had before
-            self._learn(label, _TARGETS[task], parameters)
+            self.tasks[self.label_keys.index(label)] = task  # patpy keeps the previous task of a label
+            self.adata.obs.drop(columns=f"{label}_importance", errors="ignore", inplace=True)  # of an earlier metric
+            options: dict[str, Any] = {
+                "layer": layer, "use_rep": use_rep, "n_cells": self.n_cells, "n_jobs": self.n_jobs,
+                "random_state": self.seed, "target": _TARGETS[task], **self.parameters, **parameters,
+            }  # fmt: skip
+            learn(self.adata, self.sample_key, label, method="ensemble", key_added=_key(label), **options)
+            results = EnsembleResults.read(self.adata.uns[_key(label)])
+            assert results is not None
+            self._learned[label] = results
+            self._of_cells.pop(label, None)
+            self._matrices = {key: matrix for key, matrix in self._matrices.items() if key[0] != label}
         self._fitted = True
         self.get_sample_representations()
 
-    def _learn(self, label: str, target: str, parameters: dict[str, Any]) -> None:
-        layer, use_rep = _place(self.adata, self.layer)
-        given: dict[str, Any] = {
-            "layer": layer, "use_rep": use_rep, "n_cells": self.n_cells, "n_jobs": self.n_jobs,
-            "random_state": self.seed, "target": target, **self.parameters, **parameters,
-        }  # fmt: skip
-        if f"{label}_importance" in self.adata.obs:  # of what was learned before
-            del self.adata.obs[f"{label}_importance"]
-        learn(self.adata, self.sample_key, label, method="ensemble", key_added=_key(label), **given)
-        results = EnsembleResults.read(self.adata.uns[_key(label)])
-        assert results is not None
-        self._learned[label] = results
-        self._of_cells.pop(label, None)
-        for out_of_bag in (True, False):
-            self._matrices.pop((label, out_of_bag), None)
-
     def predict(self, label: str, adata: Any = None) -> pd.Series | pd.DataFrame:
-        """Predict a label of every sample, of training samples as it was while they were left out.
+        """Predict a label of every sample; predictions of training samples are held out.
 
         Parameters
         ----------
         label : str
             A label that was learned.
         adata : AnnData or None, default=None
-            Cells of new samples, by `tl.transfer`, which adds its results to it. None: the samples of
-            `prepare_anndata`; those without a label are predicted as new ones are.
+            Cells of new samples, for `tl.transfer`, which adds results to it. None: the samples of `prepare_anndata`;
+            samples without a label are predicted as new samples.
 
         Returns
         -------
         DataFrame or Series
-            By sample. Of classes a table with a column "prob_<class>" for each and "<label>_pred", the most probable;
-            of numbers a Series. Ordered categories are numbers from 0 on.
+            By sample. For classes a table with columns "prob_<class>" and "<label>_pred", the most probable class; for
+            numbers a Series. Ordered categories are numbers from 0 on.
         """
         results = self._results(label)
         if adata is not None:
-            return self._as_patpy(label, self._predict_new(label, adata), adata.obs[self.sample_key].unique())
-        found = pd.DataFrame(results.held_out, index=results.samples)
-        new = ~self._names.isin(results.samples)
-        if new.any():
-            cells = self.adata.obs[self.sample_key].astype(str).isin(self._names[new]).to_numpy()
-            found = pd.concat([found, self._predict_new(label, self.adata[cells].copy())])
-        return self._as_patpy(label, found.loc[self._names], self.samples)
+            predicted, index = self._predict_new(label, adata), adata.obs[self.sample_key].unique()
+        else:
+            predicted, index = pd.DataFrame(results.held_out, index=results.samples), self.samples
+            new = ~self._names.isin(results.samples)
+            if new.any():
+                cells = self.adata.obs[self.sample_key].astype(str).isin(self._names[new]).to_numpy()
+                predicted = pd.concat([predicted, self._predict_new(label, self.adata[cells].copy())])
+            predicted = predicted.loc[self._names]
+        if results.numbers is not None:
+            return pd.Series(predicted[0].to_numpy(), index=index, name=label)
+        table = pd.DataFrame(predicted.to_numpy(), index=index, columns=[f"prob_{name}" for name in results.classes])
+        # The row of a sample that has the name of a training sample is missing: it is not predicted anew.
+        complete = predicted.notna().all(axis=1).to_numpy()
+        classes = pd.Series(results.classes[predicted.fillna(0.0).to_numpy().argmax(axis=1)], index=index)
+        return table.assign(**{f"{label}_pred": classes if complete.all() else classes.where(complete)})
 
     def _predict_new(self, label: str, adata: Any) -> pd.DataFrame:
-        """Probabilities, or numbers, of samples that were not learned from."""
+        """Return probabilities, or numbers, of new samples."""
         key = _key(label)
         drawn = {"n_cells": self.n_cells, "random_state": self.seed}
         new = transfer(adata, self.adata, key=key, n_jobs=self.n_jobs, **drawn)
@@ -195,28 +197,16 @@ class GroundMetricLearning(SupervisedSampleMethod):
         values = new.obs[f"{key}_number"] if numbers else new.obsm[f"{key}_probabilities"]
         return pd.DataFrame(values.to_numpy(), index=new.obs_names)
 
-    def _as_patpy(self, label: str, found: pd.DataFrame, index: Any) -> pd.Series | pd.DataFrame:
-        results = self._results(label)
-        if results.numbers is not None:
-            return pd.Series(found[0].to_numpy(), index=index, name=label)
-        table = pd.DataFrame(found.to_numpy(), index=index, columns=[f"prob_{name}" for name in results.classes])
-        # A sample of the name of a training sample is not predicted anew: its row is missing.
-        known = found.notna().all(axis=1).to_numpy()
-        best = found.fillna(0.0).to_numpy().argmax(axis=1)
-        predicted = pd.Series(results.classes[best], index=index)
-        return table.assign(**{f"{label}_pred": predicted if known.all() else predicted.where(known)})
-
     def calculate_distance_matrix(self, *, label: str | None = None, out_of_bag: bool = True) -> np.ndarray:
-        """Distances between samples under the learned metric, out of bag.
+        """Return out-of-bag distances between samples under the learned metric.
 
         Parameters
         ----------
         label : str or None, default=None
-            Label whose metric it is. None: the mean over all labels that were learned.
+            Label of the metric. None: the mean over all labels that were learned.
         out_of_bag : bool, default=True
-            Whether two training samples are compared only by members that were not learned from both. Otherwise they
-            are compared by the final metric, under which samples that were learned from look better apart than new ones
-            would be: not for evaluation.
+            Whether training samples are compared by members that were trained on neither. Otherwise they are compared
+            under the final metric, which separates training samples better than new samples: not for evaluation.
 
         Returns
         -------
@@ -224,24 +214,24 @@ class GroundMetricLearning(SupervisedSampleMethod):
             In units of their mean; a copy, because patpy's `predict_knn` writes to it.
         """
         self._check_fitted()
-        found = [self._distances(one, out_of_bag) for one in ([label] if label is not None else self._learned)]
-        return np.mean(found, axis=0)
+        labels = self._learned if label is None else [label]
+        return np.mean([self._distances(name, out_of_bag) for name in labels], axis=0)
 
     def _distances(self, label: str, out_of_bag: bool) -> np.ndarray:
         results, key = self._results(label), _key(label)
         if (label, out_of_bag) not in self._matrices:
-            places = pd.Index(results.samples).get_indexer(self._names)
-            if out_of_bag and np.all(places >= 0):  # the ensemble has them
-                found = results.out_of_bag[np.ix_(places, places)]
+            rows = pd.Index(results.samples).get_indexer(self._names)
+            if out_of_bag and np.all(rows >= 0):  # all are training samples
+                distances = results.out_of_bag[np.ix_(rows, rows)]
             else:
                 compared = samples(self.adata, key=key, n_jobs=self.n_jobs)
-                found = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
-            mean = found.sum() / (found.size - len(found))
-            self._matrices[label, out_of_bag] = found / (mean or 1.0)
+                distances = np.asarray(compared.obsp[f"{key}_distances" if out_of_bag else f"{key}_in_sample"])
+            mean = distances.sum() / (distances.size - len(distances))
+            self._matrices[label, out_of_bag] = distances / (mean or 1.0)
         return self._matrices[label, out_of_bag]
 
     def get_sample_representations(self) -> pd.DataFrame:
-        """Principal coordinates of the samples: Euclidean coordinates nearest to the distances out of bag.
+        """Return coordinates of the out-of-bag distances by classical multidimensional scaling.
 
         Returns
         -------
@@ -252,21 +242,21 @@ class GroundMetricLearning(SupervisedSampleMethod):
         return self.sample_representation
 
     def get_sample_importance(self, force: bool = False) -> pd.DataFrame:
-        """How clearly each sample is of its label: how much farther samples of other labels are than of its own.
+        """Return the mean distance of each sample to other labels minus that to its own.
 
-        The distances are out of bag, in units of their mean between labels. Of numbers, the two labels are the lower
-        and the upper half. Below 0, a sample is nearer to the others.
+        Distances are out of bag, in units of their mean between labels. Numbers are divided into a lower and an upper
+        half. Below 0, a sample is nearer to other labels.
 
         Parameters
         ----------
         force : bool, default=False
-            Without effect, because it is always computed; patpy's other methods have it.
+            Without effect: it is always computed.
 
         Returns
         -------
         DataFrame
-            By sample, with a column "<label>_importance" for each label, and "average_importance" of several. Missing
-            for samples without a label.
+            By sample, with columns "<label>_importance", and "average_importance" of several labels; missing for
+            samples without a label.
         """
         self._check_fitted()
         return _table({label: self._farther(label) for label in self._learned}, self.samples)
@@ -274,18 +264,18 @@ class GroundMetricLearning(SupervisedSampleMethod):
     def _farther(self, label: str) -> np.ndarray:
         distances = self._distances(label, out_of_bag=True)
         classes = self._classes(label).reindex(self._names).to_numpy()
-        known = pd.notna(classes) & pd.notna(classes)[:, None]
-        unlike = (classes[:, None] != classes) & known
-        like = (classes[:, None] == classes) & known & ~np.eye(len(classes), dtype=bool)
-        with np.errstate(invalid="ignore"):  # without a label, or alone of its label: not known
+        labelled = pd.notna(classes) & pd.notna(classes)[:, None]
+        unlike = (classes[:, None] != classes) & labelled
+        like = (classes[:, None] == classes) & labelled & ~np.eye(len(classes), dtype=bool)
+        with np.errstate(invalid="ignore"):  # NaN without a label, or alone in its label
             between, within = ((distances * pairs).sum(axis=1) / pairs.sum(axis=1) for pairs in (unlike, like))
         return (between - within) / distances[unlike].mean()
 
     def get_cell_importance(self, force: bool = False) -> pd.DataFrame:
-        """How far each cell's mass travels to samples of other labels, less how far to samples of its own.
+        """Return the mean distance of each cell's mass to samples of other labels minus that to its own label.
 
-        It is that of `tl.cell_relevance`, by transport plans under the final metric: it describes the samples that were
-        learned from, and is no test of the metric. Of numbers, the two labels are the lower and the upper half.
+        It is that of `tl.cell_relevance`, by transport plans under the final metric: it describes the training samples
+        and does not test the metric. Numbers are divided into a lower and an upper half.
 
         Parameters
         ----------
@@ -295,8 +285,8 @@ class GroundMetricLearning(SupervisedSampleMethod):
         Returns
         -------
         DataFrame
-            By cell, with a column "<label>_importance" for each label, and "average_importance" of several. Missing
-            for cells that were not drawn, and of samples without a label. The columns are in `obs` too.
+            By cell, with columns "<label>_importance" (also in `obs`), and "average_importance" of several labels;
+            missing for cells that were not drawn, and of samples without a label.
         """
         self._check_fitted()
         for label in self._learned:
@@ -310,7 +300,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
 
     @property
     def _names(self) -> pd.Index:
-        """Samples by the names that they have in results: text."""
+        """Names of the samples as text, as results have them."""
         return pd.Index([str(name) for name in self.samples])
 
     def _results(self, label: str) -> EnsembleResults:
@@ -330,7 +320,7 @@ class GroundMetricLearning(SupervisedSampleMethod):
 
 
 class OptimalTransport(SampleRepresentationMethod):
-    """A sample representation of patpy: exact optimal transport between the cells of two samples; labels play no part.
+    """A sample representation of patpy: exact optimal transport between the cells of samples, without labels.
 
     Parameters
     ----------
@@ -381,7 +371,7 @@ class OptimalTransport(SampleRepresentationMethod):
         self.n_cells = n_cells
         self.n_jobs = n_jobs
         self.options = options
-        self._found: np.ndarray | None = None
+        self._distances: np.ndarray | None = None
 
     def prepare_anndata(self, adata: Any) -> None:
         """Take the cells.
@@ -392,12 +382,12 @@ class OptimalTransport(SampleRepresentationMethod):
             Cells; the distances are added to it.
         """
         super().prepare_anndata(adata)
-        self._found, self._fitted = None, False
+        self._distances, self._fitted = None, False
 
     def calculate_distance_matrix(self, force: bool = False) -> np.ndarray:
-        """Wasserstein distances between samples.
+        """Return Wasserstein distances between samples.
 
-        Distances of another object in `uns` are not taken for those of this one, which may have other parameters.
+        Distances in `uns` are not reused: they may come from an object with other parameters.
 
         Parameters
         ----------
@@ -407,15 +397,15 @@ class OptimalTransport(SampleRepresentationMethod):
         Returns
         -------
         array of shape (n_samples, n_samples)
-            A copy of what is in `uns`, because patpy's `predict_knn` writes to it.
+            A copy of the distances in `uns`, because patpy's `predict_knn` writes to it.
         """
         self._check_adata_loaded()
-        if force or self._found is None:
-            self._found = pairwise_distances(self._cells(), metric=self.metric, n_jobs=self.n_jobs, **self.options)
-            self.adata.uns[self.DISTANCES_UNS_KEY] = self._found.copy()
-            self.sample_representation = _coordinates(self._found, self.samples)
+        if force or self._distances is None:
+            self._distances = pairwise_distances(self._cells(), metric=self.metric, n_jobs=self.n_jobs, **self.options)
+            self.adata.uns[self.DISTANCES_UNS_KEY] = self._distances.copy()
+            self.sample_representation = _coordinates(self._distances, self.samples)
             self._fitted = True
-        return self._found.copy()
+        return self._distances.copy()
 
     def _cells(self) -> Distributions:
         """Drawn cells of the samples, in their order, with the features of the metric."""
@@ -425,28 +415,22 @@ class OptimalTransport(SampleRepresentationMethod):
         features = getattr(self.metric, "features", None)
         with Source(self.adata) as source:
             values = Values.of(source, layer, use_rep)
-            columns = np.arange(values.matrix.shape[1]) if features is None else _find(features, values.names)
+            columns = np.arange(values.matrix.shape[1])
+            if features is not None:
+                columns = pd.Index(values.names).get_indexer(features)
+                if np.any(columns < 0):
+                    lacking = features[int(np.flatnonzero(columns < 0)[0])]
+                    raise ValueError(f"metric has the feature {lacking!r}, but adata has {values.names[0]!r}, …")
             points = read(values.matrix, rows, np.sort(columns))[:, np.argsort(np.argsort(columns))]
         return in_order(Distributions(points, who.names[who.codes[rows]], features=features), who.names)
 
 
-def _find(features: list[str], names: pd.Index) -> np.ndarray:
-    """Columns of the metric's features, by name."""
-    places = pd.Series(np.arange(len(names)), names).groupby(level=0).first().reindex(features)
-    if places.isna().any():
-        lacking = places.index[places.isna()][0]
-        raise ValueError(
-            f"metric has the feature {lacking!r}, but adata has names like {names[0]!r}: use the same names"
-        )
-    return places.to_numpy(dtype=np.intp)
-
-
 def _checked_tasks(tasks: Sequence[str] | str) -> list[str]:
-    found = [tasks] if isinstance(tasks, str) else list(tasks)
-    unknown = [task for task in found if task not in _TARGETS]
+    checked = [tasks] if isinstance(tasks, str) else list(tasks)
+    unknown = [task for task in checked if task not in _TARGETS]
     if unknown:
         raise ValueError(f"tasks holds {unknown[0]!r}: expected some of {list(_TARGETS)}")
-    return found
+    return checked
 
 
 def _key(label: str) -> str:
@@ -454,7 +438,7 @@ def _key(label: str) -> str:
 
 
 def _place(adata: Any, layer: str | None) -> tuple[str | None, str | None]:
-    """What patpy calls a layer, as `layer` and `use_rep` of `tl.learn`."""
+    """Return patpy's layer as `layer` and `use_rep` of `tl.learn`."""
     if layer in (None, "X"):
         return None, None
     if layer in adata.obsm:
@@ -475,11 +459,6 @@ def _table(importance: dict[str, Any], index: Any) -> pd.DataFrame:
 
 
 def _coordinates(distances: np.ndarray, names: Any) -> pd.DataFrame:
-    """Principal coordinates (classical scaling): eigenvectors of the centred squared distances, the largest first."""
-    squares = np.square(distances)
-    centred = -0.5 * (squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean())
-    values, vectors = np.linalg.eigh(centred)
-    order = np.argsort(-values)[:_N_AXES]
-    order = order[values[order] > 1e-12 * max(values.max(), 0.0)]
-    found = vectors[:, order] * np.sqrt(values[order])
-    return pd.DataFrame(found, index=names, columns=[f"dim_{k}" for k in range(order.size)])
+    positions = classical_scaling(distances, _N_AXES)
+    positions = positions[:, np.square(positions).sum(axis=0) > 1e-12 * max(float(np.square(positions).sum()), 1e-300)]
+    return pd.DataFrame(positions, index=names, columns=[f"dim_{k}" for k in range(positions.shape[1])])

@@ -1,8 +1,8 @@
 """pertpy: the exact Wasserstein distance between groups of cells, under any ground metric. Needs the extra `pertpy`.
 
-pertpy's "wasserstein" is the entropic one of the squared Euclidean cost, and 1.0 where that cost is not finite. Here it
-is exact, of the distance itself, and what is not finite is an error. pertpy knows its distances by name only, so its
-`Distance` and `DistanceTest` are extended: pairwise, one-sided, bootstrap and permutations are theirs.
+pertpy's "wasserstein" is entropic with the squared Euclidean cost, and 1.0 if that cost is not finite. Here it is exact
+with the distance itself as cost, and values that are not finite raise an error. pertpy selects distances by name only,
+so `Distance` and `DistanceTest` are subclassed: pairwise, one-sided, bootstrap and permutations are those of pertpy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pertpy.tools._distances._distances import AbstractDistance  # noqa: E402
 
 __all__ = ["ExactWasserstein", "TransportDistance", "TransportDistanceTest"]
 
-# pertpy's constructors need a name of theirs; this one loads nothing, and what it makes is replaced.
+# pertpy's constructors need one of its names; this one loads nothing, and the distance is replaced.
 _PLACEHOLDER = "edistance"
 
 
@@ -50,20 +50,18 @@ class ExactWasserstein(AbstractDistance):
         super().__init__()
         self.ground_metric = metric
         self.options = options
-        # What pertpy computes beforehand are its own distances between cells, not those of the ground metric.
+        # pertpy would precompute its own distances between cells, not those of the ground metric.
         self.accepts_precomputed = False
 
     def __call__(self, X: Any, Y: Any, **options: Any) -> float:
-        """Distance between two groups of cells.
+        """Return the distance between two groups of cells.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_cells, n_features)
-            Cells of one group.
-        Y : array or sparse matrix of shape (m_cells, n_features)
-            Cells of the other group.
+        X, Y : array or sparse matrix of shape (n_cells, n_features)
+            Cells of the two groups.
         **options : Any
-            Options of `groundmetric.pairwise_distances`, which go before those of the object.
+            Options of `groundmetric.pairwise_distances`, which override those of the object.
 
         Returns
         -------
@@ -71,11 +69,10 @@ class ExactWasserstein(AbstractDistance):
             The distance.
         """
         first, second = (Distributions.from_arrays([cells], [name]) for cells, name in ((X, "X"), (Y, "Y")))
-        found = pairwise_distances(first, second, self.ground_metric, **{**self.options, **options})
-        return float(found[0, 0])
+        return float(pairwise_distances(first, second, self.ground_metric, **{**self.options, **options})[0, 0])
 
     def from_precomputed(self, P: Any, idx: Any, **kwargs: Any) -> float:
-        """Distance between two groups of cells from the distances between all cells of both.
+        """Return the distance between two groups of cells from given distances between all cells.
 
         Parameters
         ----------
@@ -140,8 +137,8 @@ class TransportDistance(Distance):
 class TransportDistanceTest(DistanceTest):
     """pertpy's permutation test of groups of cells against a control, by the exact Wasserstein distance.
 
-    It permutes cells: it asks whether two sets of cells differ, not whether patients do. Where cells of a group come
-    from several patients, `groundmetric.evaluation.permutation_test` permutes these.
+    It permutes cells: it tests whether two groups of cells differ, not whether patients differ. If cells of a group
+    come from several patients, `groundmetric.evaluation.permutation_test` permutes patients.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ _MOST_ORDERED = 300  # leaves of a tree that are ordered optimally; the time is 
 
 @dataclass(frozen=True)
 class Axes:
-    """Axes of a metric, those first that carry most of the transport between classes.
+    """Axes of a metric, sorted by their share of the transport between classes.
 
     Parameters
     ----------
@@ -43,9 +43,8 @@ class Axes:
     values : list
         Kinds of points.
     between, within : array of shape (n_values, n_axes)
-        Mean cost of transport to distributions of other classes, and of the own, by the kind of the points that move
-        and the axis along which they do; each sums to a mean distance, of several kinds to that of plans in which
-        points stay with their kind as far as masses allow.
+        Mean cost of transport to distributions of other classes, and of the own, by kind of points and axis; each sums
+        to a mean distance (with several kinds, of plans that keep points in their kind as far as masses allow).
 
     Examples
     --------
@@ -73,14 +72,14 @@ class Axes:
 
     @property
     def activity(self) -> np.ndarray:
-        """How much farther other classes are than the own along each axis by points of each kind, (n_values, n_axes).
+        """Distance to other classes minus that to the own, by kind of points and axis, (n_values, n_axes).
 
-        In units of the mean distance between classes: all together sum to by how much other classes are farther.
+        In units of the mean distance between classes.
         """
         return (self.between - self.within) / self.between.sum()
 
     def importance(self, axis: int) -> np.ndarray:
-        """Share of each feature in one axis: squared loadings, summing to 1.
+        """Return the share of each feature in one axis: squared loadings, summing to 1.
 
         Parameters
         ----------
@@ -96,12 +95,12 @@ class Axes:
         return squared / (squared.sum() or 1.0)
 
     def table(self) -> DataFrame:
-        """The axes as a table.
+        """Return a row per axis.
 
         Returns
         -------
         pandas.DataFrame
-            A row per axis.
+            Share, separation, variance, positions of classes, activity of kinds and leading features.
         """
         activity = self.activity
         columns: dict[str, Any] = {
@@ -118,7 +117,7 @@ class Axes:
         return frame(columns)
 
     def leading(self, axis: int, n: int = 10) -> list[str]:
-        """The features with the largest loadings on an axis, with their sign.
+        """Return the features with the largest loadings on an axis, with their sign.
 
         Parameters
         ----------
@@ -148,10 +147,10 @@ def canonical_axes(
 ) -> Axes:
     """Rotate the components of a metric to axes that can be read one by one.
 
-    W and RW are the same metric for every rotation R, so single rows of a learned W mean nothing. The axes here are the
-    principal axes of the projected points: uncorrelated over the points, in the order of how much of the transport
-    between classes runs along them. The largest loading of each is positive. With Manhattan costs a rotation is another
-    metric: then the axes are the components as they were learned, in that order and with that sign.
+    W and RW are the same metric for every rotation R, so single rows of a learned W have no meaning. The axes are the
+    principal axes of the projected points, which are uncorrelated, sorted by their share of the transport between
+    classes. The largest loading of each is positive. With Manhattan costs a rotation is another metric: the axes are
+    the learned components, with this order and sign.
 
     Parameters
     ----------
@@ -165,7 +164,7 @@ def canonical_axes(
         Kind of each point: name of an annotation of D, or an array in the order of `D.points`. Points are then compared
         with points of their kind, as in `annotation_relevance`.
     max_partners : int, default=10
-        Each distribution is compared with at most so many of every class, drawn at random.
+        Largest number of distributions of each class with which a distribution is compared, drawn at random.
     random_state : int, RandomState or None, default=0
         Seed of the draw of partners.
     n_jobs : int or None, default=None

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.stats import contingency
 
-from .._internal.keyed import keyed_generator, resolve_seed
 from .._internal.types import ColumnsLike, LabelsLike, RandomState
 from .._internal.validation import (
     NameIndex,
@@ -24,18 +23,22 @@ from .._internal.validation import (
     align_square_by_name,
     check_labels,
     check_number,
+    group_list,
     is_missing,
+    keyed_generator,
+    number_groups,
     real_array,
+    resolve_seed,
 )
-from ..learning.splits import canonical_order, group_list, number_groups, restricted_permutations
+from ..learning.splits import canonical_order, restricted_permutations
 from ._inputs import frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Cramér's V from which a covariate counts as tied to the label.
+# Cramér's V from which a covariate counts as associated with the label.
 _STRONG = 0.5
-# How far above its expectation one of the shares must be to matter, however sure that is: of neighbours, and R².
+# Smallest relevant difference of a statistic and its expectation: of `neighbors`, and of R².
 _MORE_NEIGHBORS, _MORE_EXPLAINED = 0.1, 0.05
 # Equal statistics differ by at most this from rounding; ties count against significance.
 _TIE = 1e-9
@@ -80,8 +83,8 @@ class BatchEffects:
     >>> import groundmetric as gm
     >>> at = np.arange(12) % 2 * 5.0 + np.linspace(0, 1, 12)  # the batch moves everything
     >>> y, batch = np.repeat(["ill", "well"], 6), np.tile(["a", "b"], 6)
-    >>> found = gm.interpret.batch_effects(np.abs(at[:, None] - at), y, {"batch": batch})
-    >>> found.suspected(), float(found.neighbors[0]), bool(found.neighbors_expected[0] < 0.6)
+    >>> result = gm.interpret.batch_effects(np.abs(at[:, None] - at), y, {"batch": batch})
+    >>> result.suspected(), float(result.neighbors[0]), bool(result.neighbors_expected[0] < 0.6)
     (['batch'], 1.0, True)
     """
 
@@ -98,17 +101,17 @@ class BatchEffects:
     association_p: np.ndarray
 
     def in_distances(self, level: float = 0.05) -> np.ndarray:
-        """Covariates that show in the distances, surely and by more than a trace.
+        """Return which covariates have a significant and relevant effect on the distances.
 
         Parameters
         ----------
         level : float, default=0.05
-            Share of false ones to expect.
+            False discovery rate.
 
         Returns
         -------
         array of bool of shape (n_covariates,)
-            Whether q is below that, and the share of neighbours is above its expectation by 0.1 or R² by 0.05.
+            Whether q is below the level, and `neighbors` exceeds its expectation by 0.1 or `r2` by 0.05.
         """
         more = (self.neighbors - self.neighbors_expected >= _MORE_NEIGHBORS) | (
             self.r2 - self.r2_expected >= _MORE_EXPLAINED
@@ -116,7 +119,7 @@ class BatchEffects:
         return (np.nan_to_num(self.q, nan=1.0) < level) & more
 
     def with_labels(self, level: float = 0.05) -> np.ndarray:
-        """Covariates that go with the labels.
+        """Return which covariates are associated with the labels.
 
         Parameters
         ----------
@@ -131,7 +134,7 @@ class BatchEffects:
         return (self.association >= _STRONG) & (self.association_p < level)
 
     def suspected(self, level: float = 0.05) -> list[str]:
-        """Names of the covariates that show in the distances or go with the labels.
+        """Return the names of covariates with an effect on the distances or an association with the labels.
 
         Parameters
         ----------
@@ -147,12 +150,12 @@ class BatchEffects:
         return [name for name, found in zip(self.covariates, either, strict=True) if found]
 
     def table(self) -> DataFrame:
-        """The covariates as a table.
+        """Return a row per covariate, sorted by p-value and R².
 
         Returns
         -------
         pandas.DataFrame
-            A row per covariate, those first that show most clearly in the distances.
+            Statistics and p-values.
         """
         columns: dict[str, Any] = {"covariate": self.covariates, "values": self.n_values}
         columns |= {"same among nearest": self.neighbors, "expected": self.neighbors_expected}
@@ -211,8 +214,8 @@ def batch_effects(
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, random_state=0)
     >>> ensemble = gm.GroundMetricEnsemble(2, random_state=0).fit(D, y)
-    >>> found = gm.interpret.batch_effects(ensemble.distances_, y, {"site": np.arange(len(D)) % 2})
-    >>> found.covariates, found.suspected()
+    >>> result = gm.interpret.batch_effects(ensemble.distances_, y, {"site": np.arange(len(D)) % 2})
+    >>> result.covariates, result.suspected()
     (['site'], [])
     """
     name_index = NameIndex.of(y, *([] if distances is None else [distances]))
@@ -240,9 +243,9 @@ def batch_effects(
         rows[name] = _tested(case, part, n_permutations, keyed_generator(seed, "permutations", name))
     columns = {name: np.array([getattr(row, name) for row in rows.values()]) for name in _Tested._fields}
     q = np.full(len(rows), np.nan)
-    known = np.isfinite(columns["p"].astype(float))
-    if known.any():
-        q[known] = stats.false_discovery_control(columns["p"][known])
+    tested = np.isfinite(columns["p"].astype(float))
+    if tested.any():
+        q[tested] = stats.false_discovery_control(columns["p"][tested])
     return BatchEffects(list(rows), q=q, **columns)
 
 
@@ -411,15 +414,15 @@ def _columns(covariates: Any, name_index: NameIndex, n: int) -> dict[str, np.nda
         raise TypeError(
             f"covariates is {type(covariates).__name__}: expected a DataFrame, or a dict of names to values"
         )
-    found = {}
+    by_name = {}
     for name in covariates.columns if hasattr(covariates, "columns") else covariates:
         values = np.array(align_by_name(covariates[name], name_index, str(name)), dtype=object)
         if values.shape != (n,):
             raise ValueError(
                 f"covariate {name!r} has shape {values.shape} for {n} distributions: one is needed for each"
             )
-        found[str(name)] = values
-    return found
+        by_name[str(name)] = values
+    return by_name
 
 
 def _square(distances: Any, name_index: NameIndex, n: int) -> np.ndarray:

@@ -118,16 +118,16 @@ def over_representation(
         raise ValueError(f"{len(unknown)} features are not in the background, e.g. {unknown[0]!r}")
     if not chosen:
         raise ValueError("no features are given: at least one is needed")
-    members = {name: sorted({position[m] for m in given if m in position}) for name, given in sets.items()}
+    members = {name: sorted({position[m] for m in genes if m in position}) for name, genes in sets.items()}
     largest = len(names) if max_size is None else max_size
-    tested = {name: places for name, places in members.items() if max(1, min_size) <= len(places) <= largest}
+    tested = {name: rows for name, rows in members.items() if max(1, min_size) <= len(rows) <= largest}
     if not tested:
         raise ValueError(
             f"none of {len(members)} sets has {min_size} to {largest} members among the {len(names)} features of the "
             f"background (the largest has {max(map(len, members.values()), default=0)}): do both use the same names?"
         )
-    overlap = [[names[k] for k in places if names[k] in chosen] for places in tested.values()]
-    size, hits = np.array([len(places) for places in tested.values()]), np.array([len(both) for both in overlap])
+    overlap = [[names[k] for k in rows if names[k] in chosen] for rows in tested.values()]
+    size, hits = np.array([len(rows) for rows in tested.values()]), np.array([len(both) for both in overlap])
     p = stats.hypergeom.sf(hits - 1, len(names), size, len(chosen))
     fold = hits / (size * (len(chosen) / len(names)))
     order = np.lexsort((-fold, p))

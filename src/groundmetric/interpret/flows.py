@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 Digest = TypeVar("Digest")
-MOST_BAGS = 4  # metrics that a pair is compared under: more add time, and hardly any precision
+MOST_BAGS = 4  # metrics under which a pair is compared; more take longer and hardly add precision
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Flow:
     --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
-    >>> found = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
-    >>> found.source, found.target, found.kept, found.distance.tolist()
+    >>> result = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
+    >>> result.source, result.target, result.kept, result.distance.tolist()
     ('ann', 'bob', 1.0, [[0.5, nan], [nan, 1.0]])
     """
 
@@ -78,12 +78,12 @@ class Flow:
         return float(np.trace(self.mass))
 
     def table(self) -> DataFrame:
-        """The flow as a table.
+        """Return a row for every two kinds between which mass is moved, sorted by cost.
 
         Returns
         -------
         pandas.DataFrame
-            A row for every two kinds between which mass is moved, the costliest first.
+            Columns from, to, mass, distance and share of cost.
         """
         rows, cols = np.nonzero(self.mass)
         columns = {
@@ -108,7 +108,7 @@ def flow(
     random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> Flow:
-    """Mass between kinds of points in the optimal transport from i to j.
+    """Return the mass that optimal transport from i to j moves between kinds of points.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def flow(
     y : array-like of shape (n_distributions,) or None, default=None
         Labels, where `i` and `j` are classes.
     max_pairs : int or None, default=100
-        Of more pairs, so many are drawn at random; None: all.
+        Largest number of pairs, drawn at random; None: all.
     random_state : int, RandomState or None, default=0
         Seed of the draw.
     n_jobs : int or None, default=None
@@ -139,14 +139,14 @@ def flow(
     --------
     >>> import groundmetric as gm
     >>> D = gm.Distributions([[0.0], [9.0], [1.0], [9.5]], ["ann", "ann", "bob", "bob"])
-    >>> found = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
-    >>> found.values, found.mass.tolist(), found.value
+    >>> result = gm.interpret.flow(D, "ann", "bob", gm.GroundMetric([[1.0]]), ["T", "B", "T", "B"])
+    >>> result.values, result.mass.tolist(), result.value
     (['B', 'T'], [[0.5, 0.0], [0.0, 0.5]], 0.75)
     """
     D = as_distributions(D)
     metric, kinds = metric_of(metric, D), annotation_of(D, annotation)
     if y is None:
-        first, second = (_indices_of(D, given) for given in (i, j))
+        first, second = (_indices_of(D, side) for side in (i, j))
         source, target = (
             visible(D.names[side[0]]) if side.size == 1 else f"{side.size} distributions" for side in (first, second)
         )
@@ -176,19 +176,19 @@ def flow(
     return Flow(source, target, kinds.values, mass.reshape(n, n), cost.reshape(n, n), len(pairs))
 
 
-def _indices_of(D: Distributions, given: Any) -> np.ndarray:
+def _indices_of(D: Distributions, entries: Any) -> np.ndarray:
     """Return indices of distributions that are given by name (text) or index, one or several."""
-    several = [given] if isinstance(given, str | numbers.Integral) else list(given)
+    several = [entries] if isinstance(entries, str | numbers.Integral) else list(entries)
     if not several:
         raise ValueError("no distribution is given: at least one is needed on each side")
     indices = []
-    for one in several:
-        if isinstance(one, str) and one in D.names:
-            indices.append(D.names.index(one))
-        elif isinstance(one, numbers.Integral) and 0 <= int(one) < len(D):
-            indices.append(int(one))
+    for entry in several:
+        if isinstance(entry, str) and entry in D.names:
+            indices.append(D.names.index(entry))
+        elif isinstance(entry, numbers.Integral) and 0 <= int(entry) < len(D):
+            indices.append(int(entry))
         else:
-            raise ValueError(f"there is no distribution {one!r}: expected a name, or an index from 0 to {len(D) - 1}")
+            raise ValueError(f"there is no distribution {entry!r}: expected a name, or an index from 0 to {len(D) - 1}")
     return np.array(indices, dtype=np.intp)
 
 
@@ -254,7 +254,7 @@ def partners(codes: np.ndarray, most: int, random: np.random.RandomState | np.ra
         for c in np.unique(codes):
             others = np.setdiff1d(np.flatnonzero(codes == c), d)
             chosen = others if others.size <= most else np.sort(random.choice(others, most, replace=False))
-            pairs += [(d, int(other)) for other in chosen]
+            pairs += [(d, int(partner)) for partner in chosen]
     return np.array(pairs, dtype=np.intp).reshape(-1, 2)
 
 
@@ -319,9 +319,9 @@ def pair_costs(
 
     pairs = partners(codes, max_partners, random)
     # One plan serves both directions of a pair, and `digest` gives the parts of both.
-    unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
     sides = for_each_pair(D, unordered, metric, digest, n_jobs, kinds if n_values > 1 else None)
-    costs = [sides[k][int(d > e)] for k, (d, e) in zip(place.ravel(), pairs.tolist(), strict=True)]
+    costs = [sides[k][int(d > e)] for k, (d, e) in zip(position.ravel(), pairs.tolist(), strict=True)]
     return PairCosts(pairs, np.array(costs), codes)
 
 
@@ -355,23 +355,23 @@ def costs_within_kinds(
     kind at the end has the mass that must change its kind.
     """
     pairs = partners(codes, max_partners, random)
-    unordered, place = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    outside = np.array([~bag.trained_on[unordered].any(axis=1) for bag in bags])  # (n_bags, n_unordered)
+    unordered, position = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+    eligible = np.array([~bag.trained_on[unordered].any(axis=1) for bag in bags])  # (n_bags, n_unordered)
     if len(bags) > MOST_BAGS:
-        order = np.where(outside, random.random_sample(outside.shape), 2.0).argsort(axis=0).argsort(axis=0)
-        outside &= order < MOST_BAGS
+        order = np.where(eligible, random.random_sample(eligible.shape), 2.0).argsort(axis=0).argsort(axis=0)
+        eligible &= order < MOST_BAGS
     total = np.zeros((len(unordered), n_values + 1, 2))
-    for bag, chosen in zip(bags, outside, strict=True):
+    for bag, chosen in zip(bags, eligible, strict=True):
 
         def digest(plan: Shipments, kinds: np.ndarray = bag.kinds) -> np.ndarray:
             kind = np.where(kinds[plan.rows] == kinds[plan.cols], kinds[plan.rows], n_values)
             return _by_kind(kind, np.column_stack([plan.cost, plan.mass]), n_values + 1)
 
         total[chosen] += for_each_pair(bag.D, unordered[chosen], bag.metric, digest, n_jobs, bag.kinds) or 0.0
-    count = outside.sum(axis=0)
+    count = eligible.sum(axis=0)
     costs = total / np.maximum(count, 1)[:, None, None]
-    compared = (count > 0)[place.ravel()]
-    return PairCosts(pairs[compared], costs[place.ravel()][compared], codes)
+    compared = (count > 0)[position.ravel()]
+    return PairCosts(pairs[compared], costs[position.ravel()][compared], codes)
 
 
 def _by_kind(kinds: np.ndarray, parts: np.ndarray, n_values: int) -> np.ndarray:

@@ -14,11 +14,10 @@ from sklearn.utils import check_random_state
 
 from .._internal.parallel import muted, progress_bar
 from .._internal.types import DistributionsLike, Estimator, LabelsLike, MetricLike, RandomState
-from .._internal.validation import check_number
+from .._internal.validation import check_number, group_list, number_groups
 from ..distributions import Distributions, as_distributions
 from ..ensemble.members import importance_interval
 from ..evaluation.intervals import resample
-from ..learning.splits import group_list, number_groups
 from ._inputs import (
     Annotation,
     annotation_of,
@@ -83,7 +82,7 @@ class FeatureReading:
         return np.array(self.values, dtype=object)[np.argmax(size, axis=0)]
 
     def top(self, n: int = 20) -> list[str]:
-        """Names of the most important features.
+        """Return the names of the most important features.
 
         Parameters
         ----------
@@ -98,12 +97,12 @@ class FeatureReading:
         return [self.features[f] for f in np.argsort(-self.importance, kind="stable")[:n]]
 
     def table(self) -> DataFrame:
-        """The features as a table.
+        """Return a row per feature, the most important first.
 
         Returns
         -------
         pandas.DataFrame
-            A row per feature, the most important first.
+            Columns feature, importance, highest, lowest, difference, and differences by kind of points.
         """
         columns: dict[str, Any] = {
             "feature": self.features,
@@ -121,10 +120,10 @@ class FeatureReading:
 def read_features(
     metric: MetricLike, D: DistributionsLike, y: LabelsLike, *, annotation: str | LabelsLike | None = None
 ) -> FeatureReading:
-    """Importance of every feature, and in which class and kind of points its values are higher.
+    """Return the importance of every feature, and the class and kind of points in which its values are higher.
 
-    The importance alone says that a feature counts, not which class has more of it: this comes from the class means.
-    They are means of single features; the metric may use a feature only together with others.
+    The importance has no direction; the direction is that of the class means of single features. The metric may use a
+    feature only together with others.
 
     Parameters
     ----------
@@ -173,9 +172,9 @@ def read_features(
 
 
 def class_means(D: Distributions, codes: np.ndarray, kinds: Annotation) -> np.ndarray:
-    """Mean of each class among points of each kind, (n_classes, n_values, n_features); NaN where there are none.
+    """Return class means of points of each kind, (n_classes, n_values, n_features); NaN if there are none.
 
-    Every distribution that has such points counts the same.
+    Distributions that have such points have equal weights.
     """
     n_classes, n_values = int(codes.max()) + 1, len(kinds.values)
     masses = kinds.masses(D)  # (n_distributions, n_values)
@@ -342,11 +341,11 @@ def stability(
 
 def _refit_parameters(learner: Any) -> dict[str, Any]:
     """Return parameters of a refit: one thread, no output, and short training after a discriminant start."""
-    known = learner.get_params()
-    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in known}
-    init = known.get("init", "discriminant")  # may be an array
-    if "max_epochs" in known and isinstance(init, str) and init == "discriminant":
-        parameters["max_epochs"] = min(max(10, known["max_epochs"] // 5), known["max_epochs"])
+    settings = learner.get_params()
+    parameters: dict[str, Any] = {name: value for name, value in (("n_jobs", None), ("verbose", 0)) if name in settings}
+    init = settings.get("init", "discriminant")  # may be an array
+    if "max_epochs" in settings and isinstance(init, str) and init == "discriminant":
+        parameters["max_epochs"] = min(max(10, settings["max_epochs"] // 5), settings["max_epochs"])
     return parameters
 
 

@@ -1,4 +1,4 @@
-"""Relevance of kinds of points (cell types): their shares of how much farther other classes are than the own."""
+"""Relevance of kinds of points (cell types): their shares of the excess distance between classes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from .._internal.types import DistributionsLike, LabelsLike, MetricLike, RandomState
-from .._internal.validation import check_number
+from .._internal.validation import check_number, group_list, number_groups
 from ..distributions import Distributions, as_distributions
 from ..estimators.ensemble import GroundMetricEnsemble
 from ..evaluation.intervals import containing, resample
-from ..learning.splits import group_list, number_groups
 from ._inputs import Annotation, annotation_of, check_confidence, classes_of, frame, metric_of
 from .flows import Bag, PairCosts, costs_within_kinds
 
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnnotationRelevance:
-    """Relevance of each kind of points: its part in how much farther other classes are than the own.
+    """Relevance of each kind of points: its share of the excess distance between classes.
+
+    The excess distance is the mean distance to distributions of other classes minus that to the own class.
 
     Parameters
     ----------
@@ -33,22 +34,21 @@ class AnnotationRelevance:
     mass : array of shape (n_values,)
         Mass of each kind, as a mean over distributions; sums to 1.
     relevance : array of shape (n_values,)
-        How much farther a unit of mass of this kind is from points of its kind in other classes than in the own, in
-        units of the mean distance between classes; NaN for a kind that not all classes have.
+        Excess distance of a unit of mass of this kind to points of its kind, in units of the mean distance between
+        classes; NaN for a kind that is not in all classes.
     share : array of shape (n_values,)
-        Mass × relevance as a share of the sum over kinds: the part of the difference that each kind carries.
+        Mass × relevance as a share of the sum over kinds.
     draws : array of shape (n_draws, n_values)
-        Shares in bootstrap draws of the distributions; without rows where all are in one outer group.
+        Shares in bootstrap draws of the distributions; no rows if all are in one group.
     confidence : float
-        Confidence level of the interval.
+        Confidence level of the intervals.
     composition : float
-        Part of the whole difference that is not within kinds: what mass costs that must change its kind, because
-        distributions have unequal masses of the kinds. Near 1, classes differ in how many points are of each kind.
+        Share of the whole excess distance that is not within kinds: the cost of mass that must change its kind because
+        distributions have unequal masses of the kinds. Near 1, classes differ in the frequencies of the kinds.
     composition_draws : array of shape (n_draws,)
         The same in the bootstrap draws.
     total : float
-        Sum over kinds of mass × relevance, of which `share` are the shares: by how much points of their own kind are
-        farther in other classes, in units of the mean distance between classes.
+        Excess distance within kinds: sum over kinds of mass × relevance, in units of the mean distance between classes.
     total_draws : array of shape (n_draws,)
         The same in the bootstrap draws.
     out_of_bag : bool
@@ -59,8 +59,8 @@ class AnnotationRelevance:
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
-    >>> found = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> found.values, found.values[found.share.argmax()], found.interval.shape
+    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
+    >>> result.values, result.values[result.share.argmax()], result.interval.shape
     (['centre', 'high', 'low'], 'centre', (2, 3))
     """
 
@@ -78,7 +78,7 @@ class AnnotationRelevance:
 
     @property
     def interval(self) -> np.ndarray:
-        """Lower and upper ends of each share, (2, n_values): percentiles of the draws; the share is between them."""
+        """Lower and upper ends of each share, (2, n_values): percentiles of the draws, extended to the share."""
         return containing(self.share, self.draws, self.confidence)
 
     @property
@@ -88,22 +88,22 @@ class AnnotationRelevance:
 
     @property
     def total_interval(self) -> np.ndarray:
-        """Lower and upper end of `total`, (2,); where 0 is between them, there is nothing to share out."""
+        """Lower and upper end of `total`, (2,); if 0 is between them, shares have no meaning."""
         return containing(np.array([self.total]), self.total_draws[:, None], self.confidence)[:, 0]
 
     @property
     def first(self) -> np.ndarray:
-        """Share of the draws in which each kind carries most of the difference."""
+        """Share of the draws in which each kind has the largest share."""
         best = np.argmax(np.nan_to_num(self.draws, nan=-np.inf), axis=1)
         return np.bincount(best, minlength=len(self.values)) / max(1, len(best))
 
     def table(self) -> DataFrame:
-        """The relevances as a table.
+        """Return a row per kind, sorted by share.
 
         Returns
         -------
         pandas.DataFrame
-            A row per kind, those first that carry most of the difference.
+            Columns value, share, low, high, first, relevance and mass.
         """
         low, high = self.interval
         columns = {
@@ -126,27 +126,26 @@ def annotation_relevance(
     random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> AnnotationRelevance:
-    """Share out how much farther other classes are than the own among the kinds of points.
+    """Divide the excess distance between classes among the kinds of points, with confidence intervals.
 
-    Points are compared with points of their kind: of all plans between two distributions, the best is taken in which
-    as much mass as possible stays with its kind. How far the mass of a kind travels in other classes, less how far it
-    travels in the own, is what the kind carries. Without that restriction, points that have changed push their costs
-    onto other kinds: some must be their partners, and it matters little which. A kind that is the same in all classes
-    carries nothing but noise, and its interval contains 0; shares sum to 1, and one may be negative.
+    Points are compared with points of their kind: the transport plan is the best one among those that keep as much mass
+    as possible in its kind. The excess of a kind is the distance of its mass to other classes minus that to the own
+    class. Without the restriction, points that have changed raise the costs of other kinds, which must be their
+    partners. A kind that is the same in all classes has an excess of 0 up to noise, and its interval contains 0. Shares
+    sum to 1, and may be negative.
 
-    Under a metric that was learned from the labels of these distributions, every kind is farther in other classes, by
-    what the metric has fitted of its noise. With an ensemble, each pair is compared under members (at most 4) that were
-    trained on neither distribution (out of bag). Then a kind without effect is as often nearer as farther, so that no
-    comparison with permuted labels is needed. All distributions are compared by equal numbers of points.
+    Under a metric that was learned from the labels of these distributions, every kind is farther in other classes,
+    because the metric has fitted its noise. With an ensemble, each pair is compared under members (at most 4) that were
+    trained on neither distribution (out of bag); then no comparison with permuted labels is needed. All distributions
+    are compared by equal numbers of points.
 
-    The interval is over distributions: they are drawn anew within each class (whole groups, where given; those that
-    hold several classes, without regard to class), as the ones compared and as the ones compared with. It holds the
-    metric fixed.
+    Intervals are by bootstrap of the distributions within each class (whole groups if given; groups with several
+    classes, regardless of class), on both sides of a comparison. The metric is held fixed.
 
     Parameters
     ----------
     metric : GroundMetric, fitted learner or ensemble
-        The ground metric; of an ensemble that was fitted to D, or what predicts by one, its members.
+        The ground metric; for an ensemble (or predictor) that was fitted to D, its members.
     D : Distributions
         The cohort.
     y : array-like of shape (n_distributions,)
@@ -154,13 +153,13 @@ def annotation_relevance(
     annotation : str or array of shape (n_points,)
         Kind of each point: name of an annotation of D, or an array in the order of `D.points`.
     groups : array-like of shape (n_distributions,) or None, default=None
-        Outer group of each distribution (the patient of a sample): drawn together.
+        Patient of each distribution: distributions of a patient are drawn together.
     n_draws : int, default=1000
         Bootstrap draws.
     confidence : float, default=0.95
         Confidence level of the interval.
     max_partners : int, default=10
-        Each distribution is compared with at most so many of every class, drawn at random.
+        Largest number of distributions of each class with which a distribution is compared, drawn at random.
     random_state : int, RandomState or None, default=0
         Seed of the draws, of partners and of the bootstrap.
     n_jobs : int or None, default=None
@@ -176,8 +175,8 @@ def annotation_relevance(
     >>> import groundmetric as gm
     >>> D, y = gm.datasets.make_modes(points_per_mode=10, offsets=(1.5, 7.5, 13.5), random_state=0)
     >>> metric = gm.GroundMetric([[1.0, 0.0]], D.features)
-    >>> found = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
-    >>> round(float(found.share.sum()), 6)
+    >>> result = gm.interpret.annotation_relevance(metric, D, y, "mode", n_draws=10)
+    >>> round(float(result.share.sum()), 6)
     1.0
     """
     check_number("n_draws", n_draws, low=1, whole=True)
@@ -196,7 +195,7 @@ def annotation_relevance(
 
 
 def _bags(source: Any, D: Distributions, kinds: np.ndarray) -> tuple[list[Bag], bool]:
-    """The members of an ensemble that was fitted to these distributions, else its metric; and whether they are."""
+    """Return the members of an ensemble that was fitted to these distributions, and True; else the metric and False."""
     metric = metric_of(source, D)
     ensemble = getattr(source, "ensemble_", source)
     if not isinstance(ensemble, GroundMetricEnsemble):
@@ -226,7 +225,7 @@ def relevance_in_bags(
     random: np.random.RandomState,
     n_jobs: int | None,
 ) -> AnnotationRelevance:
-    """`annotation_relevance` of distributions that each bag has, under its metric."""
+    """Return `annotation_relevance` of the distributions of all bags, each under its metric."""
     costs = costs_within_kinds(bags, codes, len(values), max_partners=max_partners, random=random, n_jobs=n_jobs)
     between, _ = costs.checked_means()
     unit = float(between[:, 0].sum())
@@ -252,9 +251,9 @@ def relevance_in_bags(
 
 
 def _farther(costs: PairCosts, weights: np.ndarray) -> np.ndarray:
-    """By how much farther a unit of mass of each kind travels to other classes; last, what change of kinds costs more.
+    """Return the excess distance of a unit of mass of each kind; last, the excess cost of mass that changes its kind.
 
-    NaN where no mass of a kind stays with it, between classes or within.
+    NaN if no mass of a kind stays with it, between classes or within.
     """
     between, within = costs.means(weights)  # (n_values + 1, 2): cost and mass
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -263,10 +262,7 @@ def _farther(costs: PairCosts, weights: np.ndarray) -> np.ndarray:
 
 
 def _shares(farther: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shares of the kinds in what they carry together, that, and the share of composition in the whole.
-
-    Rows of draws likewise.
-    """
+    """Return shares of the kinds, their total, and the share of composition; also for rows of draws."""
     carried = np.nan_to_num(farther[..., :-1]) * mass
     total = carried.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):  # of draws in which nothing is left to compare

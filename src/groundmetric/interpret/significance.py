@@ -17,15 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special, stats
 
-from .._internal.keyed import keyed_generator, keyed_uniform, resolve_seed
 from .._internal.types import DistributionsLike, LabelsLike, RandomState
-from .._internal.validation import check_number, label_array, missing_values, real_array
+from .._internal.validation import (
+    check_number,
+    group_list,
+    keyed_generator,
+    keyed_uniform,
+    label_array,
+    missing_values,
+    number_groups,
+    real_array,
+    resolve_seed,
+)
 from ..distributions import Distributions, as_distributions
 from ..learning.splits import (
     RestrictedPermutations,
     canonical_order,
-    group_list,
-    number_groups,
     profiles,
     restricted_permutations,
 )
@@ -114,7 +121,8 @@ class FeatureSignificance:
     exact : bool
         Whether all arrangements were used, and `p` does not depend on random numbers.
     smallest_p : float
-        Smallest permutation p-value that the design and the number of permutations allow.
+        Smallest permutation p-value that the design and the number of permutations allow, and the smallest q-value if
+        many features differ. The q-value of a feature that differs alone among m is at least ``m * smallest_p / 10``.
     n_units : int
         Number of units: patients, or combinations of patient and label in paired designs.
     n_points : int
@@ -141,15 +149,6 @@ class FeatureSignificance:
     smallest_p: float
     n_units: int
     n_points: int
-
-    @property
-    def smallest_q(self) -> float:
-        """Smallest permutation q-value that the design allows, which is `smallest_p`.
-
-        It is reached if many features differ. The q-value of a feature that differs alone among m is at least
-        ``m * smallest_p / 10``.
-        """
-        return self.smallest_p
 
     def table(self) -> DataFrame:
         """Return a row per feature, sorted by the statistic, largest first.
@@ -254,6 +253,7 @@ def feature_significance(
     quantiles = _Quantiles.of(D, design.units, seed)
     tests = _test(quantiles, design.roots(quantiles), arrangements)
     exact = design.exchange.arrangements <= n_permutations + 1
+    partitions = design.exchange.partitions if target == "classes" else design.exchange.arrangements
     return FeatureSignificance(
         features=list(D.features) if D.features is not None else [f"feature {k}" for k in range(D.shape[1])],
         statistic=tests.statistics[0],
@@ -264,7 +264,7 @@ def feature_significance(
         exchanged=design.exchange.among,
         arrangements=design.exchange.arrangements,
         exact=exact,
-        smallest_p=design.smallest_p(arrangements, exact),
+        smallest_p=max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements)),
         n_units=design.labels.size,
         n_points=int(np.median(D.sizes)),
     )
@@ -346,10 +346,6 @@ class _Design:
             return cls(units, by_unit, exchange, np.hstack([nuisance, blocks]), None)
         return cls(units, by_unit, exchange, nuisance, patients)
 
-    def smallest_p(self, arrangements: np.ndarray, exact: bool) -> float:
-        partitions = self.exchange.partitions if self.labels.dtype.kind in "iu" else self.exchange.arrangements
-        return max(1.0 / partitions, 0.0 if exact else 1.0 / len(arrangements))
-
     def roots(self, quantiles: _Quantiles) -> tuple[Floats, Floats]:
         """Return two matrices, for means and for shapes, that make units independent with equal variances.
 
@@ -429,7 +425,10 @@ class _Quantiles:
         are averages over the same number of distributions for all units, drawn by name: the error of a shape is
         mostly that of its few points, far from normal, and weights would not correct for it.
         """
-        origin, scale = _origin_and_scale(D)
+        origin, variances = D.moments(weighted=False)
+        if not sparse.issparse(D.points):  # rounded to the type of the values: differences of float32 are then exact
+            origin = origin.astype(D.points.dtype).astype(np.float64)
+        scale = np.where(variances > 0, np.sqrt(variances), 1.0)
         counts = np.bincount(units)
         chosen = _equal_numbers(D, units, seed)
         means, squares = np.zeros((counts.size, D.shape[1])), np.zeros(D.shape[1])
@@ -460,14 +459,6 @@ def _equal_numbers(D: Distributions, units: np.ndarray, seed: int) -> np.ndarray
         members = np.flatnonzero(units == unit)
         rank[members[np.argsort(keys[members], kind="stable")]] = np.arange(members.size)
     return rank < np.bincount(units).min()
-
-
-def _origin_and_scale(D: Distributions) -> tuple[Floats, Floats]:
-    means, variances = D.moments(weighted=False)
-    if not sparse.issparse(D.points):
-        # A mean near the values, rounded to their type: differences of float32 values are then exact.
-        means = means.astype(D.points.dtype).astype(np.float64)
-    return means, np.where(variances > 0, np.sqrt(variances), 1.0)
 
 
 def _bin_means(values: Floats, masses: np.ndarray | None) -> Floats:
@@ -568,7 +559,7 @@ def _test(quantiles: _Quantiles, roots: tuple[Floats, Floats], arrangements: np.
         statistics=np.round(statistics, _DECIMALS, out=statistics),
         pooled_p=pooled_p,
         parametric_p=fitted[0].p_values(total[0] - residual[0], residual[0], n_between, n_error, varies[0]),
-        shift=bases[0].slope(roots[0] @ quantiles.means),
+        shift=_slope(bases[0].columns[0], roots[0] @ quantiles.means),
     )
 
 
@@ -636,12 +627,12 @@ class _LabelBasis:
         parts = self.rows.reshape(-1, n_rest) @ residuals.reshape(n_rest, -1)
         return np.square(parts, out=parts).reshape(len(self.rows), -1, width).sum(axis=1)
 
-    def slope(self, residuals: Floats) -> Floats:
-        """Return the coefficient of a single label column in the observed arrangement, NaN with several columns."""
-        if self.columns.shape[2] > 1:
-            return np.full(residuals.shape[1], np.nan)
-        column = self.columns[0, :, 0]
-        return column @ residuals / np.square(column).sum()
+
+def _slope(columns: Floats, residuals: Floats) -> Floats:
+    """Return the coefficient of a single label column, NaN with several columns."""
+    if columns.shape[1] > 1:
+        return np.full(residuals.shape[1], np.nan)
+    return columns[:, 0] @ residuals / np.square(columns[:, 0]).sum()
 
 
 def _effective_dimensions(residuals: Floats) -> Floats:

@@ -139,7 +139,7 @@ Kind = Classes | Ordered | Survival  # what a label is; Distances are Ordered
 
 
 def resolve_target(target: Any) -> Kind:
-    """The kind of a label from its name; objects pass through."""
+    """Return the kind of a label from its name; objects are returned unchanged."""
     if isinstance(target, Kind):
         return target
     if isinstance(target, str) and target in _BY_NAME:
@@ -151,7 +151,7 @@ def resolve_target(target: Any) -> Kind:
 
 
 def resolve_targets(target: Any) -> list[Kind]:
-    """The kinds of all labels."""
+    """Return the kinds of all labels."""
     if not isinstance(target, list | tuple):
         return [resolve_target(target)]
     if not target:
@@ -161,9 +161,9 @@ def resolve_targets(target: Any) -> list[Kind]:
 
 @dataclass(frozen=True)
 class Pool:
-    """Distributions to draw from: the members, in order, without the one at the place `hole` (-1: all).
+    """Distributions to draw from: the sorted members without the one at position `hole` (-1: all members).
 
-    An anchor is not its own neighbour. To copy its class without it for each would take the square of the time.
+    An anchor is not its own neighbour. Copying its class without it for every anchor would take quadratic time.
 
     >>> pool = Pool(np.array([2, 5, 7]), hole=1)
     >>> len(pool), pool.all().tolist(), pool.at(np.array([1])).tolist()
@@ -188,19 +188,19 @@ class Pool:
         return self.members[places if self.hole < 0 else places + (places >= self.hole)]
 
     def among(self, some: np.ndarray) -> np.ndarray:
-        """Those of some distributions that are in the pool."""
+        """Return the given distributions that are in the pool."""
         if not self.members.size:
             return some[:0]
         places = np.minimum(np.searchsorted(self.members, some), self.members.size - 1)
         return some[(self.members[places] == some) & (places != self.hole)]
 
 
-# Neighbours are drawn from every level of a label, so that rare values are seen. More values than so many are cut into
-# as many levels, at quantiles.
+# Neighbours are drawn from every level of a label, which includes rare values. Labels with more distinct values are cut
+# into this number of levels, at quantiles.
 MOST_LEVELS = 5
-# A gap that is not given, in standard deviations of the label.
+# Default gap, in standard deviations of the label.
 GAP = 0.25
-# Differences of labels that rounding alone may have made, relative to the largest.
+# Differences of labels that may be due to rounding, relative to the largest.
 _ROUNDING = 1e-9
 
 Pools = Callable[[int], list[Pool]]
@@ -235,31 +235,31 @@ class Target:
     balanced: bool = False
 
     def apart(self, anchor: int, others: np.ndarray) -> np.ndarray:
-        """Label distances of others from an anchor."""
+        """Return the label distances of other distributions from an anchor."""
         raise NotImplementedError
 
     def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Label distances from an anchor to nearer and to farther ones, for each case of what its label may be.
+        """Return label distances from an anchor to near and far candidates, for each possible label of the anchor.
 
-        A triplet holds where it does in every case. Labels that are known have one.
+        A triplet holds if it holds in every case. A known label has one case.
         """
         return [(self.apart(anchor, near), self.apart(anchor, far))]
 
     def pools(self, free: np.ndarray) -> Pools:
-        """For an anchor, those of the free distributions (a mask) to draw from, by level, the nearest level first."""
+        """Return a function from an anchor to its pools of `free` distributions (a mask), the nearest level first."""
         return _pools_by_level(self.levels, free)
 
     @property
     def n_levels(self) -> int:
-        """Pools that an anchor has."""
+        """Number of pools of an anchor."""
         return np.unique(self.levels[self.levels >= 0]).size
 
     def response(self) -> np.ndarray:
-        """Numbers of shape (n, q), on which the means of distributions can be regressed: which level, or values."""
+        """Return regressors of the means of distributions, shape (n, q): indicators of levels, or values."""
         return _indicators(self.levels)
 
     def at(self, places: np.ndarray) -> Target:
-        """The label of some of the distributions."""
+        """Return the target of the distributions at these positions."""
         raise NotImplementedError
 
 
@@ -333,7 +333,7 @@ class DistanceTarget(Target):
 
     @cached_property
     def labelled(self) -> np.ndarray:
-        """Those of which the distance to any other is known."""
+        """Distributions with at least one known distance to another."""
         known = ~np.isnan(self.matrix)
         np.fill_diagonal(known, False)
         return known.any(axis=1)
@@ -359,7 +359,7 @@ class DistanceTarget(Target):
         return by_distance
 
     def response(self) -> np.ndarray:
-        """Coordinates whose distances are near to the targets (classical scaling), the widest first."""
+        """Return coordinates with about the target distances (classical multidimensional scaling)."""
         squares = self.matrix**2
         np.fill_diagonal(squares, 0.0)
         squares = np.where(np.isnan(squares), np.nanmean(squares), squares)
@@ -375,9 +375,9 @@ class DistanceTarget(Target):
 
 @dataclass(frozen=True)
 class SurvivalTarget(Target):
-    """The farther apart two survival times certainly are, the farther apart should their distributions be."""
+    """Distributions should be the farther apart, the farther apart their survival times are for every censored time."""
 
-    low: np.ndarray  # ranges of percentiles, of one who died without width
+    low: np.ndarray  # range of the percentile of each patient; low equals high after an observed event
     high: np.ndarray
     gap: float
 
@@ -389,21 +389,21 @@ class SurvivalTarget(Target):
 
     @property
     def labelled(self) -> np.ndarray:
-        """All: who lacks a label has no place in a Kaplan–Meier estimate."""
+        """All: a patient without a label cannot be part of the Kaplan–Meier estimate."""
         return np.ones(self.low.size, dtype=bool)
 
     @cached_property
     def levels(self) -> np.ndarray:
-        """Levels of known percentiles, and one more of all that were censored early: few of these are like anybody."""
+        """Levels of known percentiles, and one more level for all patients who were censored early."""
         known = self.low == self.high
         levels = cut(np.where(known, self.low, np.nan))
         return np.where(known, levels, levels.max() + 1)
 
     def cases(self, anchor: int, near: np.ndarray, far: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Label distances at either end of the anchor's range: at most of the near ones, at least of the far ones.
+        """Return label distances at both ends of the anchor's range: largest of near, smallest of far candidates.
 
-        In between, the one minus the other is concave, so that it is least at an end; unless a far one may be where the
-        anchor is, and then nothing is certain.
+        Between the ends, the difference of the two is a concave function, whose minimum is at an end. If the range of a
+        far candidate overlaps with that of the anchor, its distance may be 0.
         """
         ends = (self.low[anchor], self.high[anchor])
         overlap = (self.low[far] <= ends[1]) & (self.high[far] >= ends[0])
@@ -424,7 +424,7 @@ class SurvivalTarget(Target):
 
 
 def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
-    """Which label distances `farther` exceed which of `nearer` by more than the gap, (nearer, farther).
+    """Return which distances `farther` exceed which distances `nearer` by more than the gap, (n_nearer, n_farther).
 
     >>> holds(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 0.5).tolist()
     [[True, True], [False, True]]
@@ -434,7 +434,7 @@ def holds(nearer: np.ndarray, farther: np.ndarray, gap: float) -> np.ndarray:
 
 
 def _indicators(levels: np.ndarray) -> np.ndarray:
-    """A column of 0 and 1 for each level."""
+    """Return an indicator column for each level."""
     return (levels[:, None] == np.unique(levels[levels >= 0])).astype(np.float64)
 
 
@@ -449,7 +449,7 @@ def _pools_by_level(levels: np.ndarray, free: np.ndarray) -> Pools:
 
 
 def cut(values: np.ndarray) -> np.ndarray:
-    """Levels of values: each distinct one, or fifths where there are many; -1 for NaN.
+    """Return the levels of values: distinct values, or fifths if there are more than `MOST_LEVELS`; -1 for NaN.
 
     >>> cut(np.array([7.0, 3.0, np.nan, 7.0])).tolist()
     [1, 0, -1, 1]
@@ -501,18 +501,18 @@ class Supervision:
 
     @classmethod
     def of(cls, target: Target | np.ndarray, strata: np.ndarray | None = None) -> Supervision:
-        """One label; an array means classes."""
+        """Return the supervision of one label; an array is taken for classes."""
         return cls((ClassTarget(target) if isinstance(target, np.ndarray) else target,), np.ones(1), strata)
 
     def at(self, places: np.ndarray) -> Supervision:
-        """What is known about some of the distributions."""
+        """Return the supervision of the distributions at these positions."""
         strata = None if self.strata is None else self.strata[places]
         return Supervision(tuple(target.at(places) for target in self.targets), self.shares, strata)
 
 
 @dataclass(frozen=True)
 class Label:
-    """One label of all distributions: a target, the values that there are (none of distances), its share."""
+    """One label of all distributions: target, distinct values (none for distances) and share of the loss."""
 
     target: Target
     values: np.ndarray
@@ -522,7 +522,7 @@ class Label:
 def read_labels(
     y: Any, target: Any, name_index: NameIndex, D: Distributions, *, by_row: bool, class_weight: Any = None
 ) -> list[Label]:
-    """One or several labels of D.
+    """Read one or several labels of D.
 
     Parameters
     ----------
@@ -555,7 +555,7 @@ def read_labels(
 
 
 def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row: bool) -> np.ndarray | None:
-    """The stratum of each distribution as a number."""
+    """Return the stratum of each distribution as a number."""
     if strata is None:
         return None
     given = label_array(strata, name_index, "strata")
@@ -567,7 +567,7 @@ def read_strata(strata: Any, name_index: NameIndex, D: Distributions, *, by_row:
 
 
 def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndarray, Supervision]:
-    """The places of the distributions that have any label, and what is known about them."""
+    """Return the positions of distributions with at least one label, and their supervision."""
     shares = np.array([label.share for label in labels], dtype=np.float64)
     known = Supervision(tuple(label.target for label in labels), shares, strata)
     seen = np.flatnonzero(np.any([target.labelled for target in known.targets], axis=0))
@@ -576,14 +576,14 @@ def supervision(labels: list[Label], strata: np.ndarray | None) -> tuple[np.ndar
 
 
 def check_class_sizes(D: Distributions, known: Supervision, values: Iterable[np.ndarray]) -> None:
-    """Look at every label that is a class; `values` has the values of each label."""
+    """Check the classes of every label; `values` has the distinct values of each label."""
     for target, classes in zip(known.targets, values, strict=True):
         if isinstance(target, ClassTarget):
             _check_sizes(D, target.levels, classes.tolist())
 
 
 def _check_sizes(D: Distributions, codes: np.ndarray, classes: list[Any]) -> None:
-    """There must be something to tell apart, and somebody to be near to."""
+    """Raise if there are fewer than two classes, or if no class has two members; warn of classes with one."""
     counts = np.bincount(codes[codes >= 0])
     if counts.size < 2:
         raise ValueError(f"all distributions have one class ({classes[0]!r}): at least two are needed")
@@ -602,19 +602,19 @@ def _check_sizes(D: Distributions, codes: np.ndarray, classes: list[Any]) -> Non
 
 
 def hold_out(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
-    """Marks a share of every class, at most all but two of its distributions."""
+    """Mark a random share of every class, leaving at least two distributions of it."""
     held_out = np.zeros(codes.size, bool)
     if fraction > 0.0:
         for c in np.unique(codes):
             members = random.permutation(np.flatnonzero(codes == c))
             held_out[members[: min(int(np.ceil(fraction * members.size)), max(members.size - 2, 0))]] = True
         if not held_out.any():
-            raise ValueError("validation_fraction leaves nothing to hold out: no class has three distributions")
+            raise ValueError("validation_fraction is positive, but no class has three distributions to hold one out")
     return held_out
 
 
 def _weighted(labels: list[Label], class_weight: str | None) -> list[Label]:
-    """The labels with their classes balanced, where that is asked for."""
+    """Return the labels, with balanced classes if `class_weight` asks for it."""
     if class_weight is None:
         return labels
     if not any(isinstance(label.target, ClassTarget) for label in labels):
@@ -626,7 +626,7 @@ def _weighted(labels: list[Label], class_weight: str | None) -> list[Label]:
 
 
 def _columns(y: Any, n_labels: int) -> dict[str, Any]:
-    """Several labels by name: the columns of a table, or the entries of a list."""
+    """Return several labels by name, from the columns of a table or the entries of a list."""
     if hasattr(y, "columns") and hasattr(y, "iloc"):
         columns = {f"y[{name!r}]": y.iloc[:, place] for place, name in enumerate(y.columns)}
     elif isinstance(y, list | tuple):
@@ -643,7 +643,7 @@ def _columns(y: Any, n_labels: int) -> dict[str, Any]:
 
 
 def _as_is(column: np.ndarray) -> Any:
-    """A column of a table of mixed types, as numbers where it holds only numbers."""
+    """Return a column of a table of mixed types, converted to numbers if all its values are numbers."""
     if isinstance(column, np.ma.MaskedArray):
         return column
     return np.array(column.tolist()) if column.dtype == object and not missing_values(column).any() else column
@@ -672,7 +672,7 @@ def _read(y: Any, kind: Kind, name_index: NameIndex, D: Distributions, by_row: b
 
 
 def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The classes in order, and the place of each label among them (-1: missing)."""
+    """Return the sorted classes, and the index of each label among them (-1: missing)."""
     missing = missing_values(labels)
     if missing.all():
         raise ValueError(f"{name} holds no label at all: at least two classes are needed")
@@ -684,7 +684,7 @@ def _class_codes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def _ordered_values(y: Any, name_index: NameIndex, name: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Labels as numbers, NaN where missing; of ordered categories (pandas), their places, and the categories."""
+    """Return labels as numbers, NaN if missing; for ordered categories of pandas, their codes and the categories."""
     y = align_by_name(y, name_index, name)
     categories = getattr(getattr(y, "dtype", None), "categories", None)
     if categories is None:
@@ -738,7 +738,7 @@ def _distances(y: Any, gap: float | None, name_index: NameIndex, name: str) -> D
 
 
 def _check_spread(present: np.ndarray, gap: float | None, size: int, name: str) -> None:
-    """There must be something to tell apart, by more than the gap."""
+    """Raise unless there are two different values that differ by more than the gap."""
     if present.size < 2:
         found = f"only the value {present[0]:g}" if present.size else "no value at all"
         raise ValueError(f"{name} holds {found} for {size} distributions: at least two values are needed")

@@ -1,7 +1,7 @@
 """A step of learning: the GGML loss of a mini-batch of triplets, its exact gradient, and Adam.
 
-The loss asks only for the transport of pairs (`GroundPairs`), whatever metric is learned. Triplets come in mini-batches
-of whole anchors; the nearest neighbours that they may be chosen from are searched here too.
+The loss depends on the metric only through the transport of pairs (`GroundPairs`). Mini-batches consist of all triplets
+of some anchors. `nearest_candidates` searches neighbours for triplets of nearest neighbours.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Objective:
         clock.lap("transport")
 
         hinge = np.zeros(batch.size)
-        # NaN or minus infinity where a triplet holds for certain.
+        # A far value of infinity, or a near value of NaN, means that the hinge is certainly 0: `fmax` ignores NaN.
         hinge[open_] = np.fmax(values[near[open_]] - values[far[open_]] + margin, 0.0)
         active = hinge > 0
         weight = None if self.triplets.weight is None else self.triplets.weight[batch]
@@ -130,37 +130,45 @@ class Objective:
     def _values(
         self, pairs: np.ndarray, near: np.ndarray, far: np.ndarray, margin: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Exact values of the pairs of triplets that may violate the margin, NaN or infinite where there is no need.
+        """Exact values of the pairs that the loss of these triplets depends on, and which triplets may have a loss.
 
-        And which triplets these are: the others hold, whatever the values of their pairs are needed for elsewhere.
-        Bounds rule out triplets without a solve. What a far pair costs at most says which near pairs are needed in any
-        case; they are solved first. Then the far pairs: they need not be solved where they are certainly far enough.
-        Last the near pairs of what is still open.
+        The hinge of a triplet is max(near - far + margin, 0). Its gradient needs exact plans, but only if it is
+        positive, and most triplets are satisfied later in training. Solves are avoided in three steps:
+
+        1. Bounds without a solve. A triplet with ``upper(near) - lower(far) + margin <= 0`` is satisfied and not looked
+           at again (`open_` marks the others).
+        2. Near pairs of open triplets that violate the margin even if the far pair is as far as its upper bound allows.
+           These triplets are violated for certain, or nearly so, and their near pairs are needed in any case.
+        3. Far pairs. ``enough[pair]`` is the value from which on all its triplets are satisfied, so that the solver may
+           stop as soon as the old potentials, made feasible, prove that the value is at least this (result: infinity).
+           It is infinite, so that the solve is exact, for pairs of triplets that are violated by the upper bounds,
+           whose gradient needs the plan, and for pairs that are the near pair of another triplet.
+        4. The near pairs that are still missing, of triplets that the far values did not rule out.
+
+        A value is NaN if the pair was not solved, and infinite if the solve stopped at `enough`. The exact values and
+        gradients do not depend on the bounds: they only decide which solves are skipped.
         """
         upper, values = self.pairs.upper(pairs), np.full(pairs.size, np.nan)
         open_ = upper[near] - self.pairs.lower(pairs)[far] + margin > 0
         near, far = near[open_], far[open_]
+
+        def violated(near_values: np.ndarray, far_values: np.ndarray) -> np.ndarray:
+            with np.errstate(invalid="ignore"):  # inf - inf: neither pair has a plan yet, so nothing is known
+                return near_values - far_values + margin > 0
 
         def solve(some: np.ndarray, enough: np.ndarray | None = None) -> None:
             some = np.unique(some[np.isnan(values[some])])
             values[some] = self.pairs.solve(pairs[some], None if enough is None else enough[some])
             upper[some] = np.fmin(values[some], upper[some])
 
-        solve(near[_violated(upper[near], upper[far], margin)])
+        solve(near[violated(upper[near], upper[far])])
         enough = np.full(pairs.size, -np.inf)
         np.maximum.at(enough, far, upper[near] + margin)
-        # Needed exactly: pairs of triplets that are violated for certain now, and those that are near for others.
-        enough[far[_violated(upper[near], upper[far], margin)]] = np.inf
+        enough[far[violated(upper[near], upper[far])]] = np.inf
         enough[near] = np.inf
         solve(far, enough)
-        solve(near[_violated(upper[near], values[far], margin)])
+        solve(near[violated(upper[near], values[far])])
         return values, open_
-
-
-def _violated(near: np.ndarray, far: np.ndarray, margin: float) -> np.ndarray:
-    """Which near values are not smaller than the far ones by the margin; not those of which neither is known."""
-    with np.errstate(invalid="ignore"):
-        return near - far + margin > 0
 
 
 class _Clock:

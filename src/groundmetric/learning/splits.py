@@ -20,9 +20,11 @@ from .._internal.types import LabelsLike, RandomState
 from .._internal.validation import (
     NameIndex,
     align_by_name,
+    check_groups_per_class,
     check_labels,
     check_number,
-    is_missing,
+    group_list,
+    number_groups,
     numbered,
     refuse_mask,
 )
@@ -50,45 +52,6 @@ def check_splits(splits: list[Split], labels: np.ndarray, groups: Any = None) ->
         absent = np.setdiff1d(labels, labels[train])
         if absent.size:
             _raise_absent_class(place, absent[0], labels, members, groups)
-
-
-def check_class_sizes(labels: np.ndarray, groups: Any, least: int, why: str) -> None:
-    """Every class needs so many distributions; where groups stay together, so many groups."""
-    classes = np.unique(labels)
-    if classes.size < 2:
-        raise ValueError(f"all distributions have one class ({classes.tolist()}): at least two are needed")
-    members = number_groups(groups, labels.size)
-    for label in classes:
-        own = labels == label
-        found = int(own.sum()) if members is None else np.unique(members[own]).size
-        if found < least:
-            where = "distributions" if members is None else f"groups ({_some_names(groups, own)})"
-            raise ValueError(f"class {_plain(label)!r} has {found} {where}, but {least} are needed: {why}")
-
-
-def number_groups(groups: Any, size: int, name: str = "groups") -> np.ndarray | None:
-    """Groups (or strata) as numbers, in the order in which they first appear; None where there are none."""
-    values = group_list(groups, NameIndex(None, n=size), name)
-    if values is None:
-        return None
-    if len(values) != size:
-        raise ValueError(f"{name} has {len(values)} entries for {size} distributions: one is needed for each")
-    for value in values:
-        if is_missing(value):
-            raise ValueError(f"{name} contain a missing value ({value!r}): every distribution needs one of its own")
-    place = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    return np.array([place[value] for value in values], dtype=np.intp)
-
-
-def group_list(groups: Any, name_index: NameIndex, name: str = "groups") -> list[Hashable] | None:
-    """The group (or stratum) of each distribution, in the order of the name index where they carry names."""
-    if groups is None:
-        return None
-    refuse_mask(groups, name)
-    groups = align_by_name(groups, name_index, name)
-    if getattr(groups, "ndim", 1) != 1:
-        raise ValueError(f"{name} has shape {groups.shape}: expected one entry per distribution, e.g. a single column")
-    return list(groups)
 
 
 def check_places(indices: Any, n: int) -> np.ndarray:
@@ -183,7 +146,7 @@ def shuffled(
         raise ValueError(f"test_size is {test_size}: expected a share between 0 and 1")
     random = check_random_state(random_state)
     members = number_groups(groups, labels.size)
-    check_class_sizes(labels, groups, 2, "one to learn from and one to test; drop or merge the class")
+    check_groups_per_class(labels, groups, 2, "one to learn from and one to test; drop or merge the class")
     if members is not None:
         splits = _shuffled_groups(labels, members, n_splits, test_size, random)
     else:
@@ -245,7 +208,7 @@ def folds(
     check_number("n_repeats", n_repeats, low=1, whole=True)
     random = check_random_state(random_state)
     members = number_groups(groups, labels.size)
-    check_class_sizes(labels, groups, n_splits, "one for every fold; take fewer folds, or drop or merge the class")
+    check_groups_per_class(labels, groups, n_splits, "one for every fold; take fewer folds, or drop or merge the class")
     splits: list[Split] = []
     for _ in range(n_repeats):
         seed = random.randint(2**31)

@@ -245,37 +245,19 @@ def _check_init(init: Any, shape: tuple[int, ...]) -> Any:
 
 
 _BY_NAME = {kind.__name__: kind for kind in (Nearest, EarlyStopping, Exact, Classes, Ordered, Distances)}
-# Parameters that were numbers of the learner itself, in files of earlier versions: the object that has them now.
-_FORMER = {"tol": "stopping", "patience": "stopping", "validation_fraction": "stopping",
-           "memory": "solver", "max_pivots": "solver"}  # fmt: skip
 
 
 def read_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a learner from a file, where objects are text (their `repr`); also as earlier versions wrote them.
+    """Return the parameters of a learner from a file, in which objects are stored as text (their `repr`).
 
-    >>> read_parameters({"margin": 1.0, "stopping": "EarlyStopping(tol=0.0)", "memory": 10.0})["solver"]
-    Exact(max_pivots=None, memory=10.0)
+    >>> read_parameters({"margin": 1.0, "stopping": "EarlyStopping(tol=0.0)"})["stopping"].tol
+    0.0
     """
-    known = {name: read_object(value) for name, value in stored.items()}
-    former = {name: known.pop(name) for name in _FORMER if name in known}
-    for parameter, kind in (("stopping", EarlyStopping), ("solver", Exact)):
-        fields = {name: value for name, value in former.items() if _FORMER[name] == parameter}
-        if fields:
-            known[parameter] = kind(**fields)
-    if "metric" in known:
-        known["form"] = known.pop("metric")
-    refresh = known.pop("refresh", None)
-    if refresh is not None and known.get("neighbors") == "nearest":
-        known["neighbors"] = Nearest(refresh)
-    gap = known.pop("gap", None)
-    if gap is not None:
-        known["target"] = Ordered(gap)
-    known.pop("n_restarts", None)
-    return known
+    return {name: _read_object(value) for name, value in stored.items()}
 
 
-def read_object(value: Any) -> Any:
-    """An object from its text; anything else passes through."""
+def _read_object(value: Any) -> Any:
+    """Return the object of a text such as "Nearest(refresh=2)"; other values are returned unchanged."""
     if not isinstance(value, str) or not value.endswith(")"):
         return value
     try:
@@ -288,7 +270,7 @@ def read_object(value: Any) -> Any:
     return _BY_NAME[call.func.id](**fields)  # type: ignore[arg-type]
 
 
-# Gives points of the same distributions, in the same order and with the same features, for an epoch from 1 on.
+# Function from the number of finished epochs to the same distributions with other points.
 Fresh = Callable[[int], Distributions]
 
 
@@ -298,9 +280,9 @@ class CoincidingError(ValueError):
 
 @dataclass
 class Outcome:
-    """What one run of training gives."""
+    """Result of a training."""
 
-    kept: Any  # of the parameters, what the model's `metric` needs
+    kept: Any  # input of the model's `metric`
     history: dict[str, list[Any]]
     loss: float
     converged: bool
@@ -315,10 +297,38 @@ HISTORY = (
 
 
 class Training:
-    """One training from one start: made, then `run`. Its `state` between two steps can be kept, and gone on from.
+    """One run of the training loop. `state` and `restore` save and continue it between two steps.
 
-    `held_out` marks distributions that are only used to decide when to stop.
+    Attributes
+    ----------
+    held_out : array of bool
+        Distributions that are used only to decide when to stop.
+    W, kept : array and object
+        Parameters of the metric, and the copy of the best ones that becomes the result.
+    objective : Objective
+        Loss of the present triplets and points.
+    learning, validating : list of arrays, array
+        Triplets to learn from, grouped by mini-batch, and those with a held-out anchor.
+    penalty_weight : float
+        `strength` over the value of the penalty at the start.
+    best, since_best : float and int
+        Lowest held-out loss, and the number of epochs since then.
+    batches, parts : lists
+        Mini-batches of the present epoch, and the contribution of each finished one to the history; both are empty
+        between two epochs.
+    drawn : str or None
+        Digest of the present points if `fresh` has replaced the first ones.
     """
+
+    W: np.ndarray
+    kept: Any
+    objective: Objective
+    threads: Threads
+    learning: list[np.ndarray]
+    validating: np.ndarray
+    penalty_weight: float
+    best: float
+    since_best: int
 
     def __init__(
         self,
@@ -332,14 +342,13 @@ class Training:
     ) -> None:
         self.settings, self.random = settings, random
         self.D, self.known, self.held_out = D, known, held_out
-        self.drawn: str | None = None  # what the present points are recognised by, if they are not the first ones
+        self.drawn: str | None = None
         self.model, self.scale = model, scale
         self.history: dict[str, list[Any]] = {name: [] for name in HISTORY}
         self.finished = self.converged = self.interrupted = False
         self.stopped_pivoting = 0
         self.optimiser = model.optimiser(settings.learning_rate)
         self.nuisance = self._nuisance()
-        # The mini-batches of the present epoch, and what each that is done contributed; none between two epochs.
         self.batches: list[np.ndarray] = []
         self.parts: list[dict[str, float]] = []
 
@@ -351,7 +360,7 @@ class Training:
         saving: Saving | None = None,
         fresh: Fresh | None = None,
     ) -> Outcome:
-        """From the start, or on from the state that was saved, to the end; `fresh` gives other points every epoch."""
+        """Train from the start, or from the saved state, to the end; `fresh` gives other points for every epoch."""
         self.threads = threads
         if saving is None or saving.state is None:
             self._begin()
@@ -370,7 +379,7 @@ class Training:
         return self.outcome()
 
     def state(self) -> State:
-        """All that the rest depends on, between two steps. Arrays are not copied."""
+        """Return everything that the remaining training depends on, between two steps. Arrays are not copied."""
         state: State = {name: getattr(self, name) for name in _PLAIN}
         state |= {
             "W": self.W,
@@ -392,16 +401,13 @@ class Training:
         return {name: value for name, value in state.items() if value is not None}
 
     def restore(self, state: State, fresh: Fresh | None = None) -> None:
-        """Go on where `state` found another one.
-
-        `fresh` must give the points again that the other one had, where these changed from epoch to epoch.
-        """
+        """Continue from a saved state. `fresh` must return the same points for the same epoch as in the saved run."""
         for name in (*_PLAIN, "W", "kept", "held_out"):
             setattr(self, name, state[name])
-        self.nuisance = self._nuisance()  # which depends on what is held out
+        self.nuisance = self._nuisance()  # depends on `held_out`
         restorable(self.optimiser).restore(under("optimiser", state))
         set_random_state(self.random, under("random", state))
-        # The last epoch is followed by no other, and by no other points.
+        # After the last epoch, no fresh points are drawn.
         n_epochs = len(state["history.loss"]) - int(self.finished)
         if fresh is not None and n_epochs > 0:
             self._take_again(fresh, n_epochs, state.get("drawn"))
@@ -416,29 +422,29 @@ class Training:
         self.parts = [{name: columns[name][place] for name in state["part_names"]} for place in range(n_parts)]
 
     def _renew(self, fresh: Fresh) -> None:
-        """Go on with fresh points, between two epochs.
+        """Replace the points by fresh ones, between two epochs.
 
-        Triplets, units and the optimiser stay: it is the same loss, estimated from another draw. Where the solves of
-        the old points ended says nothing of the new ones, so that every pair starts anew.
+        Triplets, units and the optimiser stay: it is the same loss, estimated from another subsample. Bases of the old
+        points do not fit the new ones, so that all pairs start cold.
         """
         triplets, unit = self.objective.triplets, self.objective.unit
-        del self.objective  # which has the old points
+        del self.objective  # it refers to the old points
         self._take(fresh, len(self.history["loss"]))
         self.use(triplets)
         self.objective.unit = unit
 
     def _take_again(self, fresh: Fresh, n_epochs: int, drawn: str | None) -> None:
-        """Take the points that another had after so many epochs; `drawn` is what they are recognised by."""
+        """Draw the points of the saved run after `n_epochs` again; `drawn` is their digest."""
         self._take(fresh, n_epochs)
         if self.drawn != drawn:
             raise ValueError(
                 f"the fresh points after {n_epochs} epochs are not those of the checkpoint: the data have changed "
-                "since, or what gives fresh points gives others every time; delete the checkpoint to start anew"
+                "since, or `fresh` returns other points in every call; delete the checkpoint to start anew"
             )
 
     def _take(self, fresh: Fresh, n_epochs: int) -> None:
         names, shape = self.D.names, self.D.shape
-        del self.D  # so that there are never two fresh draws in memory
+        del self.D  # so that memory never holds two draws
         D = fresh(n_epochs)
         if (D.names, D.shape) != (names, shape):
             raise ValueError(
@@ -472,7 +478,7 @@ class Training:
         return random_triplets(known, t, self.random, batch_size=self.settings.batch_size, held_out=held_out)
 
     def use(self, triplets: Triplets) -> None:
-        """Learn from these. Those with a held-out anchor are for validation; nobody learns from them."""
+        """Set the triplets; those with a held-out anchor are used for validation only."""
         held_out = self.held_out
         if np.all(held_out[triplets.j]):
             raise ValueError(
@@ -548,41 +554,34 @@ class Training:
         self.batches = mini_batches(self.learning, settings.batch_size, self.random)
 
     def _step(self, gradient: np.ndarray) -> np.ndarray:
-        """Parameters after a step on loss and penalties; one with a kink, like L1, is stepped on by its proximal."""
-        penalty = self.settings.penalty
-        if isinstance(penalty, ProximalPenalty) and isinstance(self.optimiser, Adam) and self.penalty_weight > 0.0:
-            smooth = gradient + self._nuisance_gradient()
-            return self.optimiser.proximal_step(self.W, smooth, penalty, self.penalty_weight)
-        return self.optimiser.step(self.W, gradient + self._penalty_gradient() + self._nuisance_gradient())
-
-    def _penalty_gradient(self) -> np.ndarray | float:
-        if self.penalty_weight == 0.0:
-            return 0.0
-        assert self.settings.penalty is not None
-        return self.penalty_weight * self.settings.penalty.gradient(self.W)
-
-    def _penalty_value(self) -> float:
-        if self.penalty_weight == 0.0:
-            return 0.0
-        assert self.settings.penalty is not None
-        return self.penalty_weight * self.settings.penalty.value(self.W)
+        """Return the parameters after a step on loss and penalties; penalties with a kink, like L1, by proximal map."""
+        penalty, weight, nuisance = self.settings.penalty, self.penalty_weight, self._nuisance_gradient()
+        if penalty is None or weight == 0.0:
+            return self.optimiser.step(self.W, gradient + nuisance)
+        if isinstance(penalty, ProximalPenalty) and isinstance(self.optimiser, Adam):
+            return self.optimiser.proximal_step(self.W, gradient + nuisance, penalty, weight)
+        return self.optimiser.step(self.W, gradient + weight * penalty.gradient(self.W) + nuisance)
 
     def _nuisance_gradient(self) -> np.ndarray | float:
         if self.nuisance is None:
             return 0.0
         return self.settings.nuisance * self.model.chain(self.nuisance.gradient(self.model.rows(self.W)))
 
-    def _nuisance_value(self) -> float:
-        if self.nuisance is None:
-            return 0.0
-        return self.settings.nuisance * self.nuisance.value(self.model.rows(self.W))
+    def _penalty_value(self) -> float:
+        """Return the weighted penalties on W and on the variance between strata."""
+        value = 0.0
+        if self.settings.penalty is not None and self.penalty_weight > 0.0:
+            value += self.penalty_weight * self.settings.penalty.value(self.W)
+        if self.nuisance is not None:
+            value += self.settings.nuisance * self.nuisance.value(self.model.rows(self.W))
+        return value
 
     def _record(self, parts: list[dict[str, float]]) -> None:
         row = {name: sum(part[name] for part in parts) for name in parts[0]}
         size = row.pop("size")
         row |= {
             "loss": row["loss"] / size,
-            "penalty": self._penalty_value() + self._nuisance_value(),
+            "penalty": self._penalty_value(),
             "active": row["active"] / size,
             "validation_loss": np.nan,
         }
@@ -592,7 +591,7 @@ class Training:
             self.history[name].append(value)
 
     def _decide(self) -> None:
-        """Stop when nothing improves any more: the held-out loss, or without one the loss that is minimised."""
+        """Stop when the held-out loss, or without one the minimised loss, no longer improves."""
         history, patience = self.history, self.settings.patience
         small = self.settings.tol * self.settings.margin
         if self.validating.size:
@@ -606,7 +605,7 @@ class Training:
             recent = np.add(history["loss"], history["penalty"])[-patience - 1 :]
             settled = recent.size > patience and np.ptp(recent) < small
         pulled = self.penalty_weight > 0.0 or self.nuisance is not None
-        done = history["active"][-1] == 0.0 and not pulled  # no triplet pulls: W will not move again
+        done = history["active"][-1] == 0.0 and not pulled  # no active triplet: the gradient is 0
         vanished = has_vanished(history, self.settings.margin, self.settings.strength)
         self.converged = bool(settled or done or vanished)
         self.finished = self.converged or len(history["loss"]) >= self.settings.max_epochs
@@ -622,12 +621,12 @@ class Training:
         return Outcome(self.kept, history, float(self.best), self.converged, self.interrupted, self.stopped_pivoting)
 
 
-# What a training consists of beside its arrays: numbers that JSON can hold.
+# Attributes of a training that are saved as JSON.
 _PLAIN = ("finished", "converged", "stopped_pivoting", "penalty_weight", "best", "since_best")
 
 
 def _summed_up(part: Evaluation, size: int) -> dict[str, float]:
-    """What a batch contributes to the history, as numbers to be added up."""
+    """Return the contribution of a mini-batch to the history; contributions are added."""
     row: dict[str, float] = {"size": size, "loss": part.loss * size}
     row |= {name: getattr(part, name) for name in ("active", "solved", "saved", "pivots")}
     return row | {f"seconds_{name}": part.seconds[name] for name in ("project", "transport", "gradient")}

@@ -14,9 +14,7 @@ from .labels import Pool, Supervision, Target, holds
 
 @dataclass(frozen=True)
 class Triplets:
-    """Triplets of distributions, and the unordered pairs behind them.
-
-    Each pair is listed once, however many triplets share it, because its distance has to be found only once.
+    """Triplets of distributions and their distinct unordered pairs, whose distances are computed once.
 
     Attributes
     ----------
@@ -68,24 +66,28 @@ class Triplets:
 
     @property
     def weights(self) -> np.ndarray:
-        """The weight of each, in any case."""
+        """Weights of the triplets, also if `weight` is None."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def __len__(self) -> int:
         return self.i.size
 
 
+# Chooses neighbours of an anchor from a pool.
 Choose = Callable[[int, Pool], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Whom an anchor's neighbours are chosen from, level by level; `near` and `far` are one list without strata."""
+    """Candidate neighbours of an anchor, a pool per level of the label; without strata, `near` and `far` are the same.
+
+    `relaxed` says that strata were ignored because they leave no triplet.
+    """
 
     anchor: int
     near: list[Pool]
     far: list[Pool]
-    relaxed: bool = False  # whether the strata had to be ignored for want of others
+    relaxed: bool = False
 
 
 def random_triplets(
@@ -97,110 +99,27 @@ def random_triplets(
     held_out: np.ndarray | None = None,
     strata: np.ndarray | None = None,
 ) -> Triplets:
-    """For every anchor, `n_neighbors` (t) of every level of the label, in all combinations that hold.
+    """Draw `n_neighbors` (t) neighbours per level of the label for each anchor, and form all triplets that hold.
 
-    Of classes (an array of them may be given) that are t of its own × t of each other class, drawn without replacement.
-    Distributions that are held out (a mask) are anchors, but nobody's neighbours.
+    With classes (an array is taken for classes), these are t of the anchor's class × t of each other class, drawn
+    without replacement. Held-out distributions (a mask) are anchors, but not neighbours.
 
-    Anchors come in mini-batches of about `batch_size` triplets and are each other's neighbours, so that a mini-batch
-    has few distributions and few pairs, however many there are in all.
+    Anchors are divided into mini-batches of about `batch_size` triplets, and neighbours are drawn from the anchors of
+    the same mini-batch first. A mini-batch then has few distributions and pairs, whatever the size of the cohort.
 
-    With strata (batches), the nearer ones are from other strata and the farther ones from the anchor's own, so that
-    what sets the strata apart does not help; where an anchor has none such, they are from any.
+    With strata (batches), near neighbours are from other strata and far neighbours from the anchor's stratum, so that
+    differences between strata do not reduce the loss. Anchors without such neighbours get neighbours of any stratum.
 
     >>> len(random_triplets(np.array([0, 0, 1, 1]), 3, np.random.RandomState(0)))
     8
     """
-    known, parts = _supervision(target, strata), []
-    for one in known.targets:
-        anchors = max(1.0, batch_size / (n_neighbors**2 * max(one.n_levels - 1, 1)))
-        batch = _batches(one, anchors, held_out, known.strata, random)
-        part = _build(one, _SharedNeighbors(batch, n_neighbors, random), held_out, known.strata)
+    supervision, parts = _as_supervision(target, strata), []
+    for label in supervision.targets:
+        n_anchors = max(1.0, batch_size / (n_neighbors**2 * max(label.n_levels - 1, 1)))
+        batch = _divide_anchors(label, n_anchors, held_out, supervision.strata, random)
+        part = _form(label, _SharedNeighbors(batch, n_neighbors, random), held_out, supervision.strata)
         parts.append(replace(part, batch=batch[part.j]))
-    return _joined(known, parts)
-
-
-def _joined(known: Supervision, parts: list[Triplets]) -> Triplets:
-    """Triplets of all labels."""
-    return parts[0] if len(parts) == 1 else Triplets.joined(parts, known.shares, known.targets[0].labelled.size)
-
-
-def _batches(
-    target: Target, size: float, held_out: np.ndarray | None, strata: np.ndarray | None, random: np.random.RandomState
-) -> np.ndarray:
-    """Mini-batch of every anchor, -1 without a label: alike in their levels and strata, and held-out anchors apart."""
-    n = target.labelled.size
-    held_out = np.zeros(n, bool) if held_out is None else held_out
-    kind = target.levels if strata is None else target.levels * (strata.max() + 1) + strata
-    batch, start = np.full(n, -1), 0
-    for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
-        n_batches = int(np.ceil(anchors.size / size))
-        for part in np.array_split(_interleaved(kind[anchors], random), max(n_batches, 1)):
-            batch[anchors[part]] = start
-            start += 1
-    return batch
-
-
-def _interleaved(kind: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-    """A random order in which every kind is spread evenly.
-
-    >>> kind = np.array([0, 0, 0, 0, 1, 1])
-    >>> kind[_interleaved(kind, np.random.RandomState(0))].tolist()
-    [0, 1, 0, 0, 1, 0]
-    """
-    order = random.permutation(kind.size)
-    _, number, count = np.unique(kind[order], return_inverse=True, return_counts=True)
-    by_kind = np.argsort(number, kind="stable")
-    rank = np.empty(kind.size)
-    rank[by_kind] = np.arange(kind.size) - np.repeat(np.cumsum(count) - count, count)
-    return order[np.argsort((rank + 0.5) / count[number], kind="stable")]
-
-
-# Pools of at most so many are shuffled whole, to take the first. From larger ones a few are drawn, as the time to
-# shuffle a class for each mini-batch grows with the square of its size.
-_SHUFFLED = 2000
-
-
-class _SharedNeighbors:
-    """Random neighbours from the anchors of the mini-batch; where these are too few of a pool, others join it."""
-
-    def __init__(self, batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> None:
-        self._batch, self._n_neighbors, self._random = batch, n_neighbors, random
-        order = np.argsort(batch, kind="stable")
-        ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
-        self._anchors = [order[low:high] for low, high in pairwise(ends)]
-        self._joined = [order[:0]] * len(self._anchors)
-
-    def __call__(self, anchor: int, pool: Pool) -> np.ndarray:
-        batch = self._batch[anchor]
-        # Anchors first: they are paired with each other from both sides.
-        chosen = [self._random.permutation(pool.among(some[batch])) for some in (self._anchors, self._joined)]
-        missing = min(self._n_neighbors, len(pool)) - sum(some.size for some in chosen)
-        if missing > 0:
-            members = np.concatenate([self._anchors[batch], self._joined[batch]])
-            chosen.append(self._draw(pool, members, missing))
-            self._joined[batch] = np.concatenate([self._joined[batch], chosen[-1]])
-        return np.concatenate(chosen)[: self._n_neighbors]
-
-    def _draw(self, pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
-        """So many of a pool that are no members."""
-        many = count + members.size
-        if len(pool) <= max(_SHUFFLED, 4 * many):
-            some = self._random.permutation(pool.all())
-        else:
-            some = pool.at(_distinct(len(pool), many, self._random))
-        return some[~np.isin(some, members)][:count]
-
-
-def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
-    """Some of the numbers below n in random order, each at most once: drawn again until they differ.
-
-    They are a quarter of n at most, so that few are drawn twice.
-    """
-    drawn: dict[int, None] = {}
-    while len(drawn) < count:
-        drawn.update(dict.fromkeys(random.randint(n, size=count - len(drawn)).tolist()))
-    return np.array(list(drawn))
+    return _join(supervision, parts)
 
 
 def nearest_triplets(
@@ -211,45 +130,132 @@ def nearest_triplets(
     held_out: np.ndarray | None = None,
     strata: np.ndarray | None = None,
 ) -> Triplets:
-    """As `random_triplets`, with the t nearest of every level.
+    """Form triplets as `random_triplets`, with the nearest neighbours of each level.
 
-    `distances` is a matrix between the distributions; entries that need not be looked at may be infinite.
+    `distances` is a matrix between all distributions; it may be infinite for pairs that are certainly not nearest.
     """
 
     def choose(anchor: int, pool: Pool) -> np.ndarray:
-        some = pool.all()
-        return some[np.argsort(distances[anchor, some], kind="stable")[:n_neighbors]]
+        members = pool.all()
+        return members[np.argsort(distances[anchor, members], kind="stable")[:n_neighbors]]
 
-    known = _supervision(target, strata)
-    return _joined(known, [_build(one, choose, held_out, known.strata) for one in known.targets])
+    supervision = _as_supervision(target, strata)
+    return _join(supervision, [_form(label, choose, held_out, supervision.strata) for label in supervision.targets])
 
 
-def _supervision(target: Any, strata: np.ndarray | None) -> Supervision:
+def _as_supervision(target: Any, strata: np.ndarray | None) -> Supervision:
     return target if isinstance(target, Supervision) else Supervision.of(target, strata)
 
 
+def _join(supervision: Supervision, parts: list[Triplets]) -> Triplets:
+    if len(parts) == 1:
+        return parts[0]
+    return Triplets.joined(parts, supervision.shares, supervision.targets[0].labelled.size)
+
+
+def _divide_anchors(
+    target: Target, size: float, held_out: np.ndarray | None, strata: np.ndarray | None, random: np.random.RandomState
+) -> np.ndarray:
+    """Return the mini-batch of each anchor, -1 without a label.
+
+    Mini-batches have similar shares of all levels and strata. Held-out anchors have mini-batches of their own.
+    """
+    n = target.labelled.size
+    held_out = np.zeros(n, bool) if held_out is None else held_out
+    groups = target.levels if strata is None else target.levels * (strata.max() + 1) + strata
+    batch, start = np.full(n, -1), 0
+    for anchors in (np.flatnonzero(target.labelled & ~held_out), np.flatnonzero(target.labelled & held_out)):
+        n_batches = int(np.ceil(anchors.size / size))
+        for part in np.array_split(_interleaved(groups[anchors], random), max(n_batches, 1)):
+            batch[anchors[part]] = start
+            start += 1
+    return batch
+
+
+def _interleaved(groups: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+    """Return a random order in which the members of each group are evenly spaced.
+
+    >>> groups = np.array([0, 0, 0, 0, 1, 1])
+    >>> groups[_interleaved(groups, np.random.RandomState(0))].tolist()
+    [0, 1, 0, 0, 1, 0]
+    """
+    order = random.permutation(groups.size)
+    _, number, count = np.unique(groups[order], return_inverse=True, return_counts=True)
+    by_group = np.argsort(number, kind="stable")
+    rank = np.empty(groups.size)
+    rank[by_group] = np.arange(groups.size) - np.repeat(np.cumsum(count) - count, count)
+    return order[np.argsort((rank + 0.5) / count[number], kind="stable")]
+
+
+# Pools up to this size are shuffled; from larger pools, single members are drawn. Shuffling a class for every
+# mini-batch takes time that grows with the square of its size.
+_SHUFFLED = 2000
+
+
+class _SharedNeighbors:
+    """Draws random neighbours from the anchors of the mini-batch, then from the distributions that joined it.
+
+    If the mini-batch has fewer than `n_neighbors` members of a pool, others are drawn and join it.
+    """
+
+    def __init__(self, batch: np.ndarray, n_neighbors: int, random: np.random.RandomState) -> None:
+        self._batch, self._n_neighbors, self._random = batch, n_neighbors, random
+        order = np.argsort(batch, kind="stable")
+        ends = np.searchsorted(batch[order], np.arange(batch.max() + 2))
+        self._anchors = [order[low:high] for low, high in pairwise(ends)]
+        self._joined = [order[:0]] * len(self._anchors)
+
+    def __call__(self, anchor: int, pool: Pool) -> np.ndarray:
+        batch = self._batch[anchor]
+        # Anchors first: a pair of anchors serves the triplets of both.
+        neighbors = [self._random.permutation(pool.among(part[batch])) for part in (self._anchors, self._joined)]
+        n_missing = min(self._n_neighbors, len(pool)) - sum(part.size for part in neighbors)
+        if n_missing > 0:
+            members = np.concatenate([self._anchors[batch], self._joined[batch]])
+            neighbors.append(self._draw(pool, members, n_missing))
+            self._joined[batch] = np.concatenate([self._joined[batch], neighbors[-1]])
+        return np.concatenate(neighbors)[: self._n_neighbors]
+
+    def _draw(self, pool: Pool, members: np.ndarray, count: int) -> np.ndarray:
+        """Draw `count` distributions of a pool that are not members of the mini-batch."""
+        n_draws = count + members.size  # enough, even if all members are drawn
+        if len(pool) <= max(_SHUFFLED, 4 * n_draws):
+            drawn = self._random.permutation(pool.all())
+        else:
+            drawn = pool.at(_distinct(len(pool), n_draws, self._random))
+        return drawn[~np.isin(drawn, members)][:count]
+
+
+def _distinct(n: int, count: int, random: np.random.RandomState) -> np.ndarray:
+    """Draw `count` distinct numbers below n, with rejection: `count` is at most n / 4, so that few are drawn twice."""
+    drawn: dict[int, None] = {}
+    while len(drawn) < count:
+        drawn.update(dict.fromkeys(random.randint(n, size=count - len(drawn)).tolist()))
+    return np.array(list(drawn))
+
+
 def candidates(target: Target, held_out: np.ndarray | None, strata: np.ndarray | None) -> Iterator[Candidates]:
-    """Whom every labelled distribution may have as neighbours."""
-    free = target.labelled if held_out is None else target.labelled & ~held_out
-    pools = target.pools(free)
+    """Yield the candidate neighbours of each labelled distribution."""
+    pools = target.pools(target.labelled if held_out is None else target.labelled & ~held_out)
     for anchor in np.flatnonzero(target.labelled).tolist():
         levels = pools(anchor)
         if strata is None:
             yield Candidates(anchor, levels, levels)
         else:
-            yield _across(target, anchor, levels, strata == strata[anchor])
+            yield _across_strata(target, anchor, levels, strata == strata[anchor])
 
 
-def _across(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
-    """Nearer ones from other strata, farther ones from the same; the one or the other from any if there is no triplet.
+def _across_strata(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) -> Candidates:
+    """Return near candidates from other strata and far candidates from the same stratum, where these form a triplet.
 
-    A class that is not in the anchor's stratum is left out rather than taken from elsewhere, as long as another is.
+    Otherwise the restriction of the far candidates is dropped, then that of the near ones, then both. A class that
+    does not occur in the anchor's stratum is left out as long as another class does.
     """
     levels = [pool.all() for pool in pools]
-    others = np.concatenate(levels)
-    here = same[others]
+    members = np.concatenate(levels)
+    in_stratum = same[members]
     for strict_near, strict_far in ((True, True), (True, False), (False, True)):
-        near, far = others[~here | (not strict_near)], others[here | (not strict_far)]
+        near, far = members[~in_stratum | (not strict_near)], members[in_stratum | (not strict_far)]
         if near.size and far.size and _any_holds(target.cases(anchor, near, far), target.gap):
             return Candidates(
                 anchor,
@@ -257,13 +263,13 @@ def _across(target: Target, anchor: int, pools: list[Pool], same: np.ndarray) ->
                 [Pool(level[same[level]] if strict_far else level) for level in levels],
                 relaxed=not (strict_near and strict_far),
             )
-    # Of a label that is not known for certain (censored early), there may be no triplet even without strata.
-    cases = target.cases(anchor, others, others)
+    # An uncertain label (censored early) may form no triplet even without strata: then strata were not the reason.
+    cases = target.cases(anchor, members, members)
     return Candidates(anchor, pools, pools, relaxed=len(cases) == 1 or _any_holds(cases, target.gap))
 
 
 def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
-    """Whether any triplet holds: of a single case, that of the nearest and the farthest."""
+    """Whether any triplet holds. With a single case, the nearest and the farthest candidates decide."""
     if len(cases) == 1:
         nearer, farther = cases[0]
         cases = [(nearer.min(keepdims=True), farther.max(keepdims=True))]
@@ -271,38 +277,36 @@ def _any_holds(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> bool:
 
 
 def _all_hold(cases: list[tuple[np.ndarray, np.ndarray]], gap: float) -> np.ndarray:
-    """Which triplets hold in every case, (nearer, farther)."""
+    """Return which triplets hold in every case, shape (n_near, n_far)."""
     return np.logical_and.reduce([holds(nearer, farther, gap) for nearer, farther in cases])
 
 
-def _build(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
-    """All combinations of an anchor's chosen neighbours that hold. A level smaller than t gives what it has."""
-    nobody = np.empty(0, np.int64)
-    parts, weights = [(nobody, nobody, nobody)], [np.empty(0)]
-    for some in candidates(target, held_out, strata):
-        near, near_for = _chosen(some.anchor, some.near, choose)
-        far, far_for = (near, near_for) if some.far is some.near else _chosen(some.anchor, some.far, choose)
-        cases = target.cases(some.anchor, near, far)
+def _form(target: Target, choose: Choose, held_out: np.ndarray | None, strata: np.ndarray | None) -> Triplets:
+    """Form all triplets of each anchor and its chosen neighbours that hold, with their weights."""
+    empty = np.empty(0, np.int64)
+    parts, weights = [(empty, empty, empty)], [np.empty(0)]
+    for candidate in candidates(target, held_out, strata):
+        anchor = candidate.anchor
+        near, near_factor = _choose_all(anchor, candidate.near, choose)
+        shared = candidate.far is candidate.near
+        far, far_factor = (near, near_factor) if shared else _choose_all(anchor, candidate.far, choose)
+        cases = target.cases(anchor, near, far)
         i, k = np.nonzero(_all_hold(cases, target.gap))
-        parts.append((near[i], np.full(i.size, some.anchor), far[k]))
+        parts.append((near[i], np.full(i.size, anchor), far[k]))
         if target.counts_all:
-            certain = np.min([farther[k] - nearer[i] for nearer, farther in cases], axis=0)
-            weights.append(certain * near_for[i] * far_for[k])
+            difference = np.min([farther[k] - nearer[i] for nearer, farther in cases], axis=0)
+            weights.append(difference * near_factor[i] * far_factor[k])
     i, j, k = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
     weight = np.concatenate(weights)
     if target.balanced:
-        weight = _same_shares(target.levels[j])
+        # Each class of anchors makes up the same share of the loss; equal weights are left out.
+        _, level, counts = np.unique(target.levels[j], return_inverse=True, return_counts=True)
+        weight = np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[level]
     return Triplets.from_indices(i, j, k, target.labelled.size, weight / weight.mean() if weight.size else None)
 
 
-def _same_shares(levels: np.ndarray) -> np.ndarray:
-    """Weights with which the triplets of every class of anchors count as much; none where they do without."""
-    _, places, counts = np.unique(levels, return_inverse=True, return_counts=True)
-    return np.empty(0) if np.unique(counts).size < 2 else 1.0 / counts[places]
-
-
-def _chosen(anchor: int, pools: list[Pool], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
-    """The chosen of all levels, and how many of its level each stands for."""
+def _choose_all(anchor: int, pools: list[Pool], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
+    """Return the chosen neighbours of all levels, and for each the size of its level over the number chosen from it."""
     chosen = [choose(anchor, pool) for pool in pools]
-    stands_for = [np.full(some.size, len(pool) / max(some.size, 1)) for some, pool in zip(chosen, pools, strict=True)]
-    return np.concatenate(chosen), np.concatenate(stands_for)
+    factors = [np.full(part.size, len(pool) / max(part.size, 1)) for part, pool in zip(chosen, pools, strict=True)]
+    return np.concatenate(chosen), np.concatenate(factors)

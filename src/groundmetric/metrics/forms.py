@@ -107,6 +107,15 @@ class MappedMetric(GroundMetric):
         Names of the features before the map.
     probes : array of shape (n_probes, n_features) or None, default=None
         Points whose images tell one map from another in a saved file. None means the origin.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import PolynomialFeatures
+    >>> import groundmetric as gm
+    >>> squares = PolynomialFeatures(2, include_bias=False).fit([[0.0]])  # x and x²
+    >>> metric = gm.metrics.MappedMetric(squares, gm.GroundMetric([[0.0, 1.0]]), 1)
+    >>> metric.distances([[1.0]], [[3.0]]).tolist()
+    [[8.0]]
     """
 
     def __init__(
@@ -143,10 +152,28 @@ class MappedMetric(GroundMetric):
         return self.inner.n_components
 
     def project(self, points: Any) -> np.ndarray:
-        """Map points, then project them by the inner metric, (n_points, n_components)."""
+        """Map points, then project them by the inner metric.
+
+        Parameters
+        ----------
+        points : array or sparse matrix of shape (n_points, n_features), data frame or Distributions
+            Points as rows.
+
+        Returns
+        -------
+        array of shape (n_points, n_components)
+            The projected points.
+        """
         return self.inner.project(image(self.feature_map, self._check_points(points)))
 
     def images_of_probes(self) -> np.ndarray:
+        """Return the projected probes.
+
+        Returns
+        -------
+        array of shape (n_probes, n_components)
+            Projections, which are stored with the metric.
+        """
         return self.project(self.probes)
 
 

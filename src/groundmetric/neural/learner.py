@@ -21,8 +21,7 @@ from ..transport import solve
 from ..transport.pairs import pair_transport
 from ..transport.plan import Plan
 from ..transport.problem import Masses, no_answers
-from .metric import NeuralDistance, NeuralMetric, distance_matrix
-from .modules import StandardisedModule, as_array
+from .metric import NeuralDistance, NeuralMetric, StandardisedModule, as_array, distance_matrix
 
 
 class ModuleEmbedding:

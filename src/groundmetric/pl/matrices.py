@@ -303,8 +303,8 @@ def _predictions(source: Any, predicted: Any, key: str) -> tuple[Any, Any, bool]
         label = _read.learned_label(samples, key)
         if label is None:
             raise ValueError(f"uns[{key!r}] does not name the label that was learned: give true and predicted labels")
-        known = samples.obs[[label, column]].dropna()
-        return known[label], known[column], True
+        predictions = samples.obs[[label, column]].dropna()
+        return predictions[label], predictions[column], True
     if predicted is None:
         raise ValueError("predicted is missing: give the predicted labels, or the ensemble that predicts them")
     ensemble = getattr(predicted, "ensemble_", predicted)

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from .._internal.docstrings import documented
+from .._internal import documented
 
 # Okabe and Ito's palette for colour vision deficiency, without black and yellow, which have little contrast on a dark
 # or white page; then six colours with the largest distance to those before for normal, green- and red-blind vision.

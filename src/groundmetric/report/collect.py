@@ -1,361 +1,319 @@
-"""Content of a report from a run: what is known at once, then what takes long, and the facts."""
+"""Compute the results that a report shows, as data: `content` makes cards, figures and tables of them."""
 
 from __future__ import annotations
 
 import os
-import platform
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from .._anndata.annotations import find_column
-from .._anndata.store import EnsembleResults
-from .._internal.tables import counted
-from . import summary
-from .content import Axis, Caution, CellMap, Content, Evaluation, Field, Part, SampleMap, Table
-from .genes import by_members, gene_table, most_important, processes_of_axes, refit, types_of, with_q_values
-from .plans import Directions, axis_list, cell_map, directions, draw_cells, relevance, type_relevance, type_table
-from .run import Log, Run, Steps, check_values, has_values, with_order
-from .samples import Predictions, sample_map
-from .scores import Cohort, evaluate
+from .._internal.validation import ParameterError
+from ..evaluation import SizeAssociation, size_association
+from ..interpret import batch_effects
+from . import interpretation
+from .interpretation import Axes, DrawnCells, Stability, listed
+from .prediction import Cohort, Evaluation, Predictions, evaluate, permutation_test
+from .run import Run, Steps
 
-PERMUTATIONS = 99  # of an ensemble, unless another number is asked for
-TYPES = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # columns taken for cell types
-KINDS = {
-    "univariate": "weights of features: t statistic of the distance to unlike minus like samples",
-    "anova": "weights of features: F statistic between labels",
-    "learned": "weights of features: triplet loss under optimal transport, from the first",
-    "euclidean": "no labels: equal weights of standardised features",
-}
-PACKAGES = ("numpy", "scipy", "scikit-learn", "anndata")
+PERMUTATIONS = 99  # default for an ensemble
+LEVEL = 0.05  # significance level of p- and q-values
+TYPE_COLUMNS = ("cell_type", "celltype", "cell_types", "cell type", "annotation")  # recognised as cell types
+PATIENT_COLUMNS = ("patient", "donor", "subject", "individual", "participant")  # with or without the suffix "_id"
+FEW_SAMPLES, UNEQUAL, FEW_CELLS = 8, 3.0, 50
+
+
+@dataclass(frozen=True)
+class Note:
+    """Warning, or the reason why the page lacks a result.
+
+    Attributes
+    ----------
+    title, text : str
+        Subject, and what is known about it.
+    remedy : dict
+        Parameters of `tl.learn` or `report.write` that would change it, with their values.
+    """
+
+    title: str
+    text: str
+    remedy: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.remedy.items())
+        return f"{self.text} ({given})." if given else f"{self.text}."
+
+
+def notes_data(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    """Return notes as plain data."""
+    return [{"title": note.title, "text": note.text, "remedy": dict(note.remedy)} for note in notes]
+
+
+@dataclass
+class Results:
+    """Results of a run. A result is None if it was not computed; `omitted` says why.
+
+    Attributes
+    ----------
+    run : Run
+        The run.
+    group_key, type_key : str or None
+        Columns of patients and of cell types.
+    predictions : Predictions or None
+        Held-out predictions.
+    evaluation : Evaluation or None
+        Held-out scores of all methods, and the permutation test.
+    genes : DataFrame
+        Most important features, with their direction and, if known, their cell type ("cell_type").
+    stability : Stability or None
+        Variation of importances, and q-values.
+    cells, positions, relevance
+        Subsampled cells, their positions along the first two axes, and the relevance of all cells.
+    axes : Axes
+        Axes of the learned space.
+    gene_sets : list or None
+        Enriched gene sets of each axis.
+    types : dict or None
+        Shares of cell types in the difference between labels.
+    cell_numbers : SizeAssociation
+        Association of the number of cells with the label.
+    warnings, omitted : list of Note
+        Warnings; results that were not computed.
+    """
+
+    run: Run
+    group_key: str | None
+    type_key: str | None
+    cells: DrawnCells
+    axes: Axes
+    positions: np.ndarray
+    relevance: np.ndarray
+    genes: pd.DataFrame
+    cell_numbers: SizeAssociation
+    warnings: list[Note]
+    types: dict[str, Any] | None = None
+    gene_sets: list[list[list[Any]]] | None = None
+    predictions: Predictions | None = None
+    evaluation: Evaluation | None = None
+    stability: Stability | None = None
+    omitted: list[Note] = field(default_factory=list)
+
+    def optional(self, title: str, compute: Callable[[], Any]) -> Any:
+        """Return a result that needs the values of the cells, or None with a note."""
+        if not self.run.has_values:
+            self.omitted.append(Note(title, "needs the values of the cells, which the run does not have"))
+            return None
+        try:
+            return compute()
+        except ValueError as error:
+            self.omitted.append(Note(title, str(error)))
+            return None
 
 
 def collect(
     run: Run,
     *,
-    title: str | None = None,
     group_key: str | None = None,
     cell_type_key: str | None = None,
     gene_sets: str | os.PathLike[str] | None = None,
-    refits: int = 20,
     permutations: int | None = None,
     evaluation: bool = True,
-    budget: float | None = None,
-    parts: Sequence[Part] = (),
-    first: Callable[[Content], Any] | None = None,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-    log: Log = lambda line: None,
-) -> Content:
-    """Content of the report on a run; what is missing is computed.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    title : str or None, default=None
-        Title of the page; None: what tells the labels apart.
-    group_key : str or None, default=None
-        Column of `obs`, e.g. the patient: samples with the same value are held out and drawn together. None: that of
-        `tl.learn`, where it had one.
-    cell_type_key : str or None, default=None
-        Column of `obs` with the cell types; None: "cell_type" or the like, where there is one.
-    gene_sets : str, path or None, default=None
-        GMT file, to name the processes of the axes.
-    refits : int, default=20
-        Fits on samples drawn anew, for the stability of genes; 0: none. An ensemble needs none: its members tell.
-    permutations : int or None, default=None
-        Permutations of labels, to test scores and genes against chance; 0: no test. None: 99 of an ensemble, which
-        shares most of the work among them, and none of a single learner, each of which costs a whole evaluation.
-    evaluation : bool, default=True
-        Whether to score the metric on held-out samples, against quick baselines, and to test it.
-    budget : float or None, default=None
-        Seconds for all of this: permutations and refits are as many as fit. None: no limit.
-    parts : sequence of Part, default=()
-        Sections to add.
-    first : function of Content or None, default=None
-        Called before the first step that takes long, with what is known at once.
-    n_jobs : int or None, default=None
-        Threads or processes; None: one.
-    verbose : int, default=0
-        1 shows progress bars where there is a terminal.
-    log : function of str
-        Called with a line about each step that begins; the default does nothing.
-
-    Returns
-    -------
-    Content
-        Content of the page, which `save` writes.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> adata = gm.datasets.make_cohort(4, 50, 200, random_state=0)
-    >>> adata = gm.tl.learn(adata, "sample", "condition", method="ggml", n_components=2, random_state=0)
-    >>> run = gm.report.Run(adata, gm.tl.samples(adata), None, {})
-    >>> gm.report.collect(run, refits=0, evaluation=False).title
-    'What tells control and disease apart'
-    """
-    if evaluation:
-        check_values(run)
+    steps: Steps | None = None,
+) -> Results:
+    """Compute all results of a run; parameters as in `write`."""
+    steps = Steps() if steps is None else steps
+    if permutations and not evaluation:
+        raise ParameterError("permutations", permutations, ", but nothing is evaluated", {"evaluation": True})
+    if evaluation and run.folder is not None and not run.has_values:
+        problem = f", and the file {run.findings.get('cells')!r} of the run does not exist: give the file of the cells"
+        raise ParameterError("cells", None, problem, {"evaluation": False})
+    if permutations is None:  # every permutation of a single metric costs a whole cross-validation
+        permutations = PERMUTATIONS if run.results is not None and evaluation else 0
     type_key = _type_key(run, cell_type_key)
     group_key = run.group_key if group_key is None else group_key
-    if permutations is None:
-        permutations = PERMUTATIONS if run.results is not None else 0
-    page = _Page(run, title or _title(run), type_key, group_key, parts)
-    steps = Steps(n_jobs, verbose, log, budget, None if first is None else lambda: first(page.at_once()))
-    cells = draw_cells(run)
-    axes = directions(run, cells, type_key, steps)
-    processes: list[Table | None] = [None] * len(axes.share)
-    if gene_sets is not None and run.is_expression:
-        processes = processes_of_axes(axes, run.stored.features, gene_sets)
-        page.left_out += _without_process(processes, axes.telling)
+    cells = interpretation.draw_cells(run)
+    axes = interpretation.find_axes(run, cells, type_key, steps)
+    obs = sample_table(run)
+    results = Results(
+        run, group_key, type_key, cells, axes,
+        positions=interpretation.cell_positions(run, cells, axes),
+        relevance=interpretation.cell_relevance(run, cells, type_key, steps),
+        genes=interpretation.gene_importance(run),
+        cell_numbers=cell_number_association(obs, run.label_key, group_key),
+        warnings=[
+            *sample_warnings(obs, run.label_key, run.sample_key, group_key, run.samples.obsp[f"{run.key}_distances"]),
+            *training_warnings(run),
+        ],
+    )  # fmt: skip
+    if run.results is not None:
+        results.stability = interpretation.member_stability(run)
+        results.predictions = Predictions.of_ensemble(run.results)
+    _collect_annotations(results, gene_sets, steps)
+    if evaluation:
+        _collect_tests(results, permutations, steps)
     else:
-        page.left_out.append("Processes of the axes: give a GMT file with --gene-sets.")
-    page.axes, page.listed = axes, axis_list(run, axes, processes)
+        results.omitted.append(Note("Baselines, tests and q-values", "not computed", {"evaluation": True}))
+    if (overrun := steps.overrun()) is not None:
+        results.warnings.append(Note("Time budget exceeded", overrun))
+    return results
+
+
+def _collect_annotations(results: Results, gene_sets: str | os.PathLike[str] | None, steps: Steps) -> None:
+    """Add results that need cell types or gene sets."""
+    run, type_key, omitted = results.run, results.type_key, results.omitted
     if type_key is None:
-        page.left_out.append("Cell types: no column of obs is known to hold them; name it with --cell-type.")
+        omitted.append(Note("Cell types", "obs has no known column of cell types", {"cell_type_key": "COLUMN"}))
     else:
-        page.types = type_table(run, type_key, type_relevance(run, cells, type_key, steps))
-    page.cells, hidden = cell_map(run, cells, axes, type_key, relevance(run, cells, type_key, steps))
-    _scored(page, permutations if evaluation else 0, refits, evaluation, steps)
-    return page.content(hidden)
+        results.types = interpretation.type_relevance(run, results.cells, type_key, steps)
+    if gene_sets is None or not run.is_expression:
+        omitted.append(Note("Gene sets of the axes", "no gene sets were given", {"gene_sets": "FILE.gmt"}))
+        return
+    features = run.stored.features
+    results.gene_sets = interpretation.gene_sets_of_axes(results.axes, features, gene_sets)
+    tested = zip(results.gene_sets, results.axes.separating, strict=True)
+    if empty := [str(a) for a, (rows, separating) in enumerate(tested, 1) if separating and not rows]:
+        omitted.append(Note(f"Gene sets of axis {', '.join(empty)}", f"no set is enriched (q < {LEVEL})"))
 
 
-def _scored(page: _Page, permutations: int, refits: int, evaluation: bool, steps: Steps) -> None:
-    """Stability of the genes, scores and tests: what needs the values."""
-    run, cohort, key = page.run, Cohort(page.run, page.group_key), page.type_key
-    if evaluation and key is not None and run.is_expression:
-        page.gene_types = page.optional("Cell types in which genes differ", True, "",
-                                        lambda: types_of(cohort, key, most_important(run), steps))  # fmt: skip
-    if run.results is not None:
-        if permutations:
-            found = page.optional("q-values of genes", True, "", lambda: with_q_values(by_members(run), cohort, steps))
-            page.stable = page.stable if found is None else found
-    else:
-        page.stable = page.optional("Stability of the genes", refits > 0, "give --refits 20",
-                                    lambda: refit(cohort, refits, permutations > 0, steps))  # fmt: skip
-    found = page.optional("Scores on held-out samples", evaluation, "leave out --no-evaluate",
-                          lambda: evaluate(cohort, permutations, steps))  # fmt: skip
-    if found is not None:
-        page.scores, predictions, notes = found
-        page.predictions = page.predictions if predictions is None else predictions
-        page.left_out += notes
-    if not permutations:
-        page.left_out.append(f"Test against chance and q-values of genes: give --permutations {PERMUTATIONS}.")
-
-
-class _Page:
-    """What is known of a page so far: parts are filled in as they are computed."""
-
-    def __init__(
-        self, run: Run, title: str, type_key: str | None, group_key: str | None, parts: Sequence[Part]
-    ) -> None:
-        self.run, self.title, self.type_key, self.group_key, self.parts = run, title, type_key, group_key, parts
-        self.left_out: list[str] = []
-        self.axes: Directions | None = None
-        self.listed: list[Axis] = []
-        self.types: Table | None = None
-        self.cells: CellMap | None = None
-        self.gene_types: dict[str, str] | None = None
-        self.scores: Evaluation | None = None
-        self.stable = None if run.results is None else by_members(run)
-        self.predictions = None if run.results is None else Predictions.of_ensemble(run.results)
-
-    def optional(self, what: str, wanted: bool, remedy: str, compute: Callable[[], Any]) -> Any:
-        """A part that needs the values, or None and a note why it is not there."""
-        if not wanted:
-            self.left_out.append(f"{what}: {remedy}.")
-        elif not has_values(self.run):
-            self.left_out.append(f"{what}: the values are needed, and the run does not have them.")
-        else:
-            try:
-                return compute()
-            except ValueError as error:
-                self.left_out.append(f"{what}: {error}.")
-        return None
-
-    @cached_property
-    def cautions(self) -> list[Caution]:
-        """Warnings of what is known of the samples and of training; batches are tested once for both pages."""
-        run, samples = self.run, sample_map(self.run, None)[0]
-        known = _without_results(run)
-        return [
-            *summary.cautions_of(known, run.label_key, run.sample_key, self.group_key, samples.distances),
-            *_cautions_of_training(run),
-        ]
-
-    def at_once(self) -> Content:
-        """Samples and genes, which take no time; the page says that more follows."""
-        pending = ["axes of the learned space", "cells", "cell types", "scores and tests"]
-        return self.content([], pending if self.type_key is not None else [p for p in pending if p != "cell types"])
-
-    def content(self, hidden: Sequence[str], pending: Sequence[str] = ()) -> Content:
-        run = self.run
-        samples, more = sample_map(run, self.predictions)
-        unused = list(dict.fromkeys([*more, *hidden]))
-        left_out = [*self.left_out]
-        if unused and not pending:
-            left_out.append(f"Columns that cannot be coloured by, for their many values: {', '.join(unused)}.")
-        left_out += [] if self.stable is None else self.stable["notes"]
-        cautions = self.cautions
-        genes = gene_table(run, self.axes, self.stable, self.gene_types)
-        feature = run.feature
-        return Content(
-            title=self.title,
-            subtitle=f"{run.samples.n_obs} samples, a learned ground metric and the optimal transport between them",
-            label=run.label_key,
-            facts=facts_of(run),
-            summary=self._answers(samples, genes, cautions, bool(pending)),
-            cautions=cautions,
-            samples=samples,
-            cells=self.cells,
-            genes=genes,
-            feature=feature,
-            axes=self.listed,
-            types=self.types,
-            history={name: np.asarray(values) for name, values in run.entry.get("history", {}).items()},
-            evaluation=self.scores,
-            left_out=left_out,
-            parts=self.parts,
-            kinds=None if run.results is None else kind_table(run.results),
-            confusion=None if self.predictions is None else self.predictions.confusion(run.label_key),
-            n_axes=0 if self.axes is None else self.axes.n_all,
-            pending=list(pending),
-        )
-
-    def _answers(self, samples: SampleMap, genes: Table, cautions: Sequence[Caution], pending: bool) -> dict[str, str]:
-        """A few sentences for each question that a report is about."""
-        run, feature = self.run, self.run.feature
-        drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
-        held_out = None if run.results is None else run.results.scores
-        found: dict[str, Sequence[str | None]] = {
-            "samples": [
-                summary.describe_data(drawn, len(run.classes), _labels(run), len(run.stored.features), feature),
-                summary.describe_aim(run.label_key, run.is_ordered),
-                summary.describe_neighbours(samples, run.label_key, _numbers(run, samples.names)),
-                summary.describe_errors(self.predictions),
-            ],
-            "label": summary.describe_scores(self.scores, held_out, pending),
-            "genes": [
-                summary.describe_genes(genes, feature), summary.describe_stability(self.stable, genes, feature)
-            ],
-            "cells": [summary.describe_types(self.types), summary.describe_axis(self.listed, self.types)],
-            "care": [
-                summary.describe_cautions(cautions),
-                summary.describe_cell_numbers(_without_results(run), run.label_key, self.group_key),
-            ],
-        }  # fmt: skip
-        return summary.answers(found, feature)
-
-
-def _numbers(run: Run, names: list[str]) -> np.ndarray | None:
-    """Labels of samples that are numbers in an order; NaN where there is none."""
-    if not run.is_ordered or run.stored.labels.dtype.kind not in "biuf":
-        return None
-    return run.stored.labels.reindex(names).to_numpy(dtype=np.float64)
-
-
-def _without_process(processes: list[Table | None], telling: list[bool]) -> list[str]:
-    none = [str(a) for a, table in enumerate(processes, 1) if table is None and telling[a - 1]]
-    return [f"Processes of axis {', '.join(none)}: no set stands out (q < 0.05)."] if none else []
-
-
-def _without_results(run: Run) -> pd.DataFrame:
-    """What was known of the samples before: what is predicted goes with the label, and is no batch.
-
-    Labels that are many numbers are thirds of them.
-    """
-    own = [name for name in run.samples.obs.columns if str(name).startswith(f"{run.key}_")]
-    found = run.samples.obs.drop(columns=own)
-    return found.assign(**{run.label_key: run.classes.reindex(found.index)}) if run.is_ordered else found
-
-
-def _cautions_of_training(run: Run) -> list[Caution]:
-    if run.results is not None:
-        return [*summary.cautions_of_training(run.stored.params, True, 0), *summary.cautions_of_ensemble(run.results)]
-    history = run.entry["history"]
-    done = bool(run.entry["converged"]) or not any(history["active"][-1:])  # no active triplet is left
-    return summary.cautions_of_training(
-        run.stored.params, done, len(history["loss"]), bool(run.findings.get("interrupted"))
-    )
-
-
-def kind_table(results: EnsembleResults) -> Table:
-    """A row per kind of member, by its weight in the metric."""
-    fields = [Field("Kind"), Field("What it learns"), Field("Weight in the metric", ".0%", bar=True)]
-    weights = sorted(results.weights.items(), key=lambda item: -item[1])
-    rows: list[list[Any]] = [[kind, KINDS.get(kind, ""), weight] for kind, weight in weights]
-    return Table("kinds", f"Kinds of the {results.n_members} members, and the Euclidean metric", fields, rows)
-
-
-def _title(run: Run) -> str:
-    names = sorted(set(run.classes.astype(str)))
-    if run.is_ordered:
-        return f"What goes with {run.label_key}"
-    labels = summary.enumerated(names) if len(names) < 4 else f"{len(names)} values of {run.label_key}"
-    return f"What tells {labels} apart"
+def _collect_tests(results: Results, permutations: int, steps: Steps) -> None:
+    """Add results that need the values of the cells: scores, stability, q-values and the permutation test."""
+    run, type_key, cohort = results.run, results.type_key, Cohort(results.run, results.group_key)
+    if type_key is not None and run.is_expression:
+        genes = list(results.genes.index)
+        compared = interpretation.gene_cell_types
+        types = results.optional("Cell types of genes", lambda: compared(cohort, type_key, genes, steps))
+        results.genes["cell_type"] = None if types is None else pd.Series(types)
+    if run.results is None:
+        refits = interpretation.refit_stability
+        results.stability = results.optional("Stability of genes", lambda: refits(cohort, steps))
+    if permutations and results.stability is not None:
+        q = results.optional("q-values of genes", lambda: interpretation.q_values(cohort, steps))
+        results.stability = replace(results.stability, q=q)
+    scores = results.optional("Baselines", lambda: evaluate(cohort, steps))
+    if scores is not None:
+        results.evaluation = scores
+        results.predictions = scores.predictions or results.predictions
+    title = "Permutation test"
+    if run.is_ordered and run.results is None:
+        results.omitted.append(Note(title, "for ordered labels it needs an ensemble", {"method": "ensemble"}))
+    elif not permutations:
+        results.omitted.append(Note(f"{title} and q-values", "not computed", {"permutations": PERMUTATIONS}))
+    elif scores is not None:
+        answer = results.optional(title, lambda: permutation_test(cohort, permutations, steps))
+        if answer is not None:
+            results.evaluation = replace(scores, test=answer["test"])
+            results.omitted += [Note(title, note) for note in answer["notes"]]
 
 
 def _type_key(run: Run, key: str | None) -> str | None:
-    columns = run.cells.obs.columns
-    if key is not None:
-        find_column(run.cells.obs, key, "cell_type_key")
-        return key
-    return next((str(name) for name in columns if str(name).lower() in TYPES), None)
+    if key is None:
+        return next((str(name) for name in run.cells.obs.columns if str(name).lower() in TYPE_COLUMNS), None)
+    find_column(run.cells.obs, key, "cell_type_key")
+    return key
 
 
-def facts_of(run: Run) -> dict[str, dict[str, str]]:
-    """What was learned from what: groups of names and values."""
-    params, learner, findings = run.stored.params, run.learner, run.findings
-    values = f"obsm[{params['use_rep']!r}]" if params.get("use_rep") else (
-        f"layer {params['layer']!r}" if params.get("layer") else "X"
-    )  # fmt: skip
-    drawn = int(run.cells.obs[f"{run.key}_sampled"].sum())
-    data = {
-        "File": str(findings.get("cells", "in memory")),
-        "Samples": f"{run.samples.n_obs} (column {run.sample_key!r})",
-        "Labels": f"{_labels(run)} (column {run.label_key!r})",
-        "Cells learned from": f"{drawn:,}, at most {params.get('n_cells', 'all')} per sample",
-        "Values": f"{values}, {len(run.stored.features):,} {run.feature}s"
-        + (f" chosen by {params['genes']!r}" if run.is_expression else ""),
-    }
-    shown = {name: str(value) for name, value in learner.items() if name not in ("verbose", "n_jobs")}
-    course = {
-        **_course(run),
-        "Time": f"{findings['seconds']:.1f} s" if findings.get("seconds") is not None else "not noted",
-        "Seed": str(params.get("random_state", 0)),
-    }
-    versions = {"groundmetric": str(run.entry["version"]), "Python": platform.python_version(), **_versions()}
-    return {"Data": data, "Training": course, "Parameters": shown, "Versions": versions}
+def sample_table(run: Run) -> pd.DataFrame:
+    """Return the known columns of the samples, without predictions; many ordered numbers as thirds."""
+    obs = run.samples.obs.drop(columns=run.own_columns)
+    return obs.assign(**{run.label_key: run.classes.reindex(obs.index)}) if run.is_ordered else obs
 
 
-def _labels(run: Run) -> str:
-    """How many samples have which label; of numbers, from which to which."""
-    labels = run.stored.labels
-    if run.is_ordered and labels.dtype.kind in "biuf":
-        return f"{run.label_key} from {labels.min():.4g} to {labels.max():.4g}"
-    counts = with_order(run, labels.to_frame(run.label_key))[run.label_key].value_counts().sort_index()
-    return summary.enumerated(counted({str(name): int(count) for name, count in counts.items()}))
+def cell_number_association(obs: pd.DataFrame, label_key: str, group_key: str | None) -> SizeAssociation:
+    """Test whether the number of cells per sample is associated with the label."""
+    obs = obs[obs[label_key].notna()]
+    groups = None if group_key not in obs else obs[group_key].astype(str).to_numpy()
+    return size_association(obs["n_cells"].to_numpy(), obs[label_key].astype(str).to_numpy(), groups)
 
 
-def _course(run: Run) -> dict[str, str]:
-    if run.results is not None:
-        return {"Learner": "ensemble", "Members": str(run.results.n_members)}
-    stopped = "interrupted" if run.findings.get("interrupted") else "stopped at the last"
-    epochs = len(run.entry["history"]["loss"])
-    return {"Learner": "single", "Epochs": f"{epochs} ({'converged' if run.entry['converged'] else stopped})"}
+def sample_warnings(
+    obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None, distances: Any = None
+) -> list[Note]:
+    """Return warnings about a cohort, from a row per sample with its number of cells ("n_cells") and distances."""
+    labelled = obs[label_key].notna().to_numpy()
+    counts = obs[label_key].dropna().astype(str).value_counts()
+    small = list(obs.index[obs["n_cells"] < FEW_CELLS])
+    notes = []
+    if counts.min() < FEW_SAMPLES:
+        text = f"{counts.idxmin()} has {counts.min()} samples; with fewer than {FEW_SAMPLES} per label, scores are "
+        notes.append(Note("Few samples", f"{text}uncertain and the ranking of genes is unstable"))
+    if counts.max() >= UNEQUAL * counts.min():
+        text = f"{counts.idxmax()} has {counts.max()} samples, {counts.idxmin()} has {counts.min()}"
+        notes.append(Note("Unequal class sizes", f"{text}; balanced accuracy weights all labels equally"))
+    if not labelled.all():
+        notes.append(Note("Samples without a label", f"{int(np.sum(~labelled))} of {len(obs)} were not used"))
+    if small:
+        text = f"{listed(small, 3)} {'has' if len(small) == 1 else 'have'} fewer than {FEW_CELLS} cells"
+        notes.append(Note("Samples with few cells", f"{text}, which increases their distances to other samples"))
+    numbers = cell_number_association(obs, label_key, group_key)
+    if numbers.p <= LEVEL:
+        notes.append(Note("Number of cells", numbers.sentence(label_key, "sample", "cell").rstrip(".")))
+    among = None if distances is None else np.asarray(distances)[np.ix_(labelled, labelled)]
+    notes += _batch_warnings(obs[labelled], label_key, sample_key, group_key, among)
+    for name in obs.columns:
+        repeated = _is_patient(name) and name not in (sample_key, group_key) and obs[name].nunique() < len(obs)
+        if repeated:
+            text = f"the {len(obs)} samples come from {obs[name].nunique()} values of {name}; held-out scores are too "
+            text += "high if samples of one patient are in both training and test set: keep them together"
+            return [*notes, Note("Several samples per patient", text, {"group_key": str(name)})]
+    return notes
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # installed without its metadata
-            found[name] = "unknown"
-    return found
+def _is_patient(name: Any) -> bool:
+    return str(name).lower().removesuffix("_id") in PATIENT_COLUMNS
+
+
+def _batch_warnings(
+    obs: pd.DataFrame, label_key: str, sample_key: str, group_key: str | None, distances: np.ndarray | None
+) -> list[Note]:
+    """Return warnings about columns that explain the distances or are associated with the label."""
+    candidates = obs.drop(columns=[label_key, sample_key, "n_cells"], errors="ignore")
+    tested = batch_effects(distances, obs[label_key].astype(str), candidates, groups=obs.get(group_key))
+    notes = []
+    for k, name in enumerate(tested.covariates):
+        explains, associated = tested.in_distances(LEVEL)[k], tested.with_labels(LEVEL)[k]
+        if _is_patient(name):  # a patient has one label in most studies: that is not a batch effect
+            explains = explains and obs.groupby(name, observed=True)[label_key].nunique().max() > 1
+            associated = False
+        texts = []
+        if explains:
+            texts.append(
+                f"the nearest sample has the same {name} for {tested.neighbors[k]:.0%} of the samples "
+                f"({tested.neighbors_expected[k]:.0%} expected by chance, p = {tested.p[k]:.2g}), and {name} explains "
+                f"{tested.r2[k]:.0%} of the squared distances ({tested.r2_expected[k]:.0%} expected by chance; "
+                f"{label_key} {tested.label_r2[k]:.0%})"
+            )
+        if associated:
+            texts.append(
+                f"{name} is associated with {label_key} (Cramér's V {tested.association[k]:.2f}, "
+                f"p = {tested.association_p[k]:.2g}), so the metric may describe {name} instead"
+            )
+        if texts:
+            remedy = f"if {name} is technical, learn again within batches"
+            notes.append(Note("Possible batch effect", "; ".join([*texts, remedy]), {"batch_key": str(name)}))
+    return notes
+
+
+def training_warnings(run: Run) -> list[Note]:
+    """Return warnings about the training."""
+    notes = []
+    if run.stored.params.get("raw_counts"):
+        notes.append(Note("Raw counts", "the values look like raw counts: normalise, take logarithms and learn again"))
+    if run.results is None:
+        history = run.entry["history"]
+        epochs = len(history["loss"])
+        if run.findings.get("interrupted"):
+            notes.append(Note("Training was interrupted", f"it ended after {epochs} epochs"))
+        elif not run.entry["converged"] and any(history["active"][-1:]):  # active triplets are left
+            text = f"training stopped after {epochs} epochs; allow more"
+            notes.append(Note("Training did not converge", text, {"max_epochs": 2 * epochs}))
+        return notes
+    scores = run.results.scores
+    chance = -np.log(run.results.classes.size) if "log_probability" in scores else 0.0
+    if scores.get("log_probability", scores.get("r2", 0.0)) <= chance:
+        text = "held-out predictions are not better than guessing: these samples do not show that the label can be "
+        text += "predicted from the cells, and the metric is close to the Euclidean one"
+        notes.append(Note("Not better than guessing", text))
+    return notes

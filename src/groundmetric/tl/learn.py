@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import anndata as ad
@@ -152,7 +153,7 @@ def make_learner(method: str, options: dict[str, Any], random_state: int) -> Lea
     """
     if method not in METHODS:
         raise ParameterError("method", method, f": expected one of {', '.join(map(repr, METHODS))}")
-    names = {name: list(kind().get_params()) for name, kind in METHODS.items()}
+    names = {name: list(signature(kind).parameters) for name, kind in METHODS.items()}
     for name, methods in OWN_OPTIONS.items():
         for owner in methods:
             names[owner].append(name)

@@ -332,7 +332,7 @@ def _check_scale(values: NewValues, stored: Stored, rows: np.ndarray, layer: str
     where = where if values.is_expression else f"adata.obsm[{params['use_rep']!r}]"
     found = f"{where} is on another scale than the values of training: {why}"
     if not force:
-        raise ValueError(f"{found}; prepare it as training was, or go on all the same with force=True")
+        raise ParameterError("force", False, f", but {found}; prepare it as training was", {"force": True})
     warnings.warn(found, UserWarning, stacklevel=5)
 
 

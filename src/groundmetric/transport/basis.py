@@ -1,8 +1,8 @@
 """Bases of the network simplex: checked, run, and read back for the true masses.
 
-Units are about 2⁻⁶⁰ of all mass, and floats are known to 2⁻⁵³ of themselves. Beside costs of 10¹⁸ both show. The plan
-is found in units. Then the tree is asked what its arcs carry at the masses themselves; what a dear arc carries because
-of the last digits of masses that should match is not shipped at all.
+The simplex works on integer units of about 2⁻⁶⁰ of all mass, and floats have a relative error of 2⁻⁵³. With costs of
+10¹⁸ both errors are visible in the value. Therefore the optimal tree of the rounded masses is evaluated at the given
+masses (`true_flows`), and expensive arcs that carry nothing but such errors are removed (`without_rounding`).
 """
 
 from __future__ import annotations
@@ -147,16 +147,16 @@ def _turned_potentials(potential: np.ndarray, n: int, m: int) -> np.ndarray:
     return np.concatenate([-potential[n : n + m], -potential[:n], [0.0]])
 
 
-# An arc that costs so much more than all that carry something is worth being rid of.
+# Arcs that cost this many times the most expensive arc with a certain flow are worth removing.
 _DEAR = 100.0
-# In units: what the arithmetic here may be wrong by.
+# Error of the arithmetic of this module, in units.
 _NOISE = 2.0**-20
 
 
 def true_flows(forest: Forest, left: np.ndarray) -> np.ndarray:
-    """What the arc of each node carries at the given masses, in units; below 0 where another tree would be right.
+    """Return the flow of each node's arc at the given masses, in units; negative if another tree would be optimal.
 
-    `left` is what rounding has left of the masses of all nodes.
+    `left` has the residues of all nodes: their masses less their units.
     """
     carried = tree_flows(forest.parent, np.append(left, 0.0))
     assert carried is not None
@@ -166,11 +166,12 @@ def true_flows(forest: Forest, left: np.ndarray) -> np.ndarray:
 def without_rounding(
     forest: Forest, cost: np.ndarray, units: np.ndarray, left: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Units of all nodes, and what is left of their masses, such that dear arcs carry no rounding.
+    """Return units and residues of all nodes for which expensive arcs carry no rounding errors; None without such arcs.
 
-    Without such an arc the tree falls apart. If masses on either side, together, would only have to change within their
-    last digits to make up for what the arc carried, then nobody can say that it has to carry anything. None where there
-    is no such arc.
+    Removing an arc divides the tree into two parts, which must balance by themselves. An arc is removed if the masses
+    of each part would balance after changes within their last digits: then no flow over the arc can be inferred from
+    the masses. Arcs are removed together; while a part would have to change by more, the arc of the largest flow at it
+    is kept.
     """
     carried = true_flows(forest, left)
     nodes = forest.arcs[forest.flow[forest.arcs] > 0]
@@ -201,9 +202,10 @@ def without_rounding(
 
 
 def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
-    """Units that arcs would carry backwards, and that whole parts of the forest lack, beyond the last digits of masses.
+    """Return the units by which `flows` violate the given masses, beyond their last digits.
 
-    Where there are any, another forest would be right at the given masses, and `flows` fit them only without these.
+    These are negative flows, and surpluses of whole parts of the forest. If the result is positive, another forest is
+    optimal at the given masses.
     """
     nodes = forest.arcs
     tails, heads = forest.ends(nodes)
@@ -218,7 +220,7 @@ def unplaced(forest: Forest, flows: np.ndarray, units: np.ndarray) -> float:
 
 
 def _parts(tails: np.ndarray, heads: np.ndarray, size: int) -> np.ndarray:
-    """The part that each of so many nodes belongs to when these arcs connect them."""
+    """Return the connected component of each of `size` nodes under these arcs."""
     from scipy import sparse  # slow to import
     from scipy.sparse.csgraph import connected_components
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import joblib
@@ -28,7 +29,7 @@ class DistanceCache:
     Parameters
     ----------
     path : str or os.PathLike[str]
-        File; made when the first distance is written.
+        File; created when the first distance is written.
     solver : Solver or None
         Solver of the distances: an exact one, or it is refused.
     """
@@ -43,53 +44,38 @@ class DistanceCache:
     def __len__(self) -> int:
         return len(self._cache)
 
-    def of(self, metric: Any, *cohorts: Distributions) -> CohortDistances:
-        """Distances between the distributions of these cohorts, numbered through all of them."""
-        distributions = [key for cohort in cohorts for key in distribution_digests(cohort)]
-        return CohortDistances(self, metric_digest(metric), distributions)
-
     def get(self, keys: list[bytes]) -> np.ndarray:
-        """Values, NaN where there is none."""
-        found = {key: _number(content) for key, content in self._cache.get(keys).items()}
-        damaged = sum(np.isnan(value) for value in found.values())
+        """Return the values of these keys, NaN for keys that are not in the file."""
+        values = {key: _number(content) for key, content in self._cache.get(keys).items()}
+        damaged = sum(np.isnan(value) for value in values.values())
         if damaged:
             self._cache.warn_damaged(int(damaged))
-        return np.array([found.get(key, np.nan) for key in keys])
+        return np.array([values.get(key, np.nan) for key in keys])
 
     def put(self, keys: list[bytes], values: np.ndarray) -> None:
         """Write values; a full disk is a warning."""
         self._cache.put({key: _VALUE.pack(value) for key, value in zip(keys, values.tolist(), strict=True)})
 
 
-class CohortDistances:
-    """Cached distances of cohorts under one metric, by the numbers of their distributions."""
-
-    def __init__(self, cache: DistanceCache, metric: bytes, distributions: list[bytes]) -> None:
-        self._cache, self._metric, self._distributions = cache, metric, distributions
-
-    def get(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return self._cache.get(self._keys(first, second))
-
-    def put(self, first: np.ndarray, second: np.ndarray, values: np.ndarray) -> None:
-        self._cache.put(self._keys(first, second), values)
-
-    def _keys(self, first: np.ndarray, second: np.ndarray) -> list[bytes]:
-        """A distance is the same in both directions."""
-        pairs = zip(first.tolist(), second.tolist(), strict=True)
-        return [digest(self._metric, *sorted((self._distributions[d], self._distributions[e]))) for d, e in pairs]
+def pair_keys(metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray) -> list[bytes]:
+    """Return the key of each pair; `first` and `second` count through all cohorts. Keys ignore the order of a pair."""
+    name = metric_digest(metric)
+    distributions = [key for cohort in cohorts for key in distribution_digests(cohort)]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return [digest(name, *sorted((distributions[d], distributions[e]))) for d, e in pairs]
 
 
 def distribution_digests(D: Distributions) -> list[bytes]:
-    """A digest per distribution: of its points and masses, not of its name or its place in the cohort."""
-    found = []
+    """Return a digest of the points and masses of each distribution, whatever its name and its position."""
+    digests = []
     for low, high in zip(D.bounds[:-1], D.bounds[1:], strict=True):
         points = D.points[low:high]
         if sparse.issparse(points):
             parts = [points.data, points.indices.astype(np.int64), points.indptr.astype(np.int64), str(points.shape)]
         else:
             parts = [np.asarray(points)]
-        found.append(digest(*parts, D.weights[low:high]))
-    return found
+        digests.append(digest(*parts, D.weights[low:high]))
+    return digests
 
 
 def cohort_digest(D: Distributions) -> bytes:

@@ -15,11 +15,10 @@ from scipy import sparse
 from .._internal.parallel import Backend, Threads, configured_backend, in_rounds, progress_bar, write_line
 from .._internal.types import DistributionsLike
 from ..distributions import Distributions, as_distributions
-from ..metrics.base import Cost, EuclideanMetric, GroundMetric
-from ..metrics.cost import BadDistances, checked_distances
+from ..metrics.base import BadDistances, Cost, EuclideanMetric, GroundMetric, checked_distances
 from ..metrics.forms import BlendedMetric, NamedDistance
 from . import pairs as pairs_module
-from .cache import CohortDistances, DistanceCache
+from .cache import DistanceCache, pair_keys
 from .pairs import pair_transport
 from .plan import BoundedDistances, Plan, Status
 from .problem import Masses, points_in_range
@@ -38,26 +37,26 @@ _LARGEST = 1e151
 
 
 def is_projection(metric: Any) -> bool:
-    """Do distances depend on projected points only, through the metric's cost of a step?"""
+    """Whether distances are the cost of the step between projected points."""
     own = (GroundMetric.distances, EuclideanMetric.distances)
     return isinstance(metric, GroundMetric) and type(metric).distances in own
 
 
 def is_euclidean(metric: Any) -> bool:
-    """Is the distance Euclidean between projected points?"""
+    """Whether distances are Euclidean between projected points."""
     return is_projection(metric) and metric.cost is Cost.EUCLIDEAN
 
 
 def has_few_components(metric: Any) -> bool:
-    """Is the distance one between projected points of few components?"""
+    """Whether distances are costs between projected points of at most `_FEW_COMPONENTS` components."""
     return is_projection(metric) and metric.n_components <= _FEW_COMPONENTS
 
 
 def projected(metric: GroundMetric, cohorts: Sequence[Distributions]) -> list[np.ndarray]:
-    """The projected points of each cohort.
+    """Return the projected points of each cohort.
 
-    They are not moved to a common centre: one point that is far away would draw it so far off that all others round to
-    the same point. Whoever needs coordinates around a centre takes that of the pair of distributions it compares.
+    They are not centred: a single distant point would move the centre so far that all others round to the same point.
+    Kernels that need centred coordinates use the centre of each pair.
     """
     projections = [metric.project(cohort) for cohort in cohorts]
     for z, cohort in zip(projections, cohorts, strict=True):
@@ -77,12 +76,12 @@ def _check_range(z: np.ndarray, cohort: Distributions) -> None:
 
 
 def owner_of(row: int, cohort: Distributions) -> Any:
-    """The name of the distribution that a point belongs to."""
+    """Return the name of the distribution of a point."""
     return cohort.names[int(np.searchsorted(cohort.bounds, row, side="right")) - 1]
 
 
 def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> tuple[list[Cloud], Distances]:
-    """The distributions of all cohorts, one behind the other, and the distances between their points.
+    """Return the distributions of all cohorts, concatenated, and the function of distances between their points.
 
     `dense`: projected points are wanted as arrays, even where the metric could work on sparse ones.
     """
@@ -102,14 +101,14 @@ def clouds_of(metric: Any, cohorts: Sequence[Distributions], *, dense: bool) -> 
 
 
 def _parts(metric: Any, weight: float = 1.0) -> list[tuple[float, Any]]:
-    """The metrics that a blend is made of, with their weights; else the metric itself."""
+    """Return the metrics of a blend with their weights; of other metrics, the metric itself."""
     if not isinstance(metric, BlendedMetric):
         return [(weight, metric)]
     return _parts(metric.one, weight * (1.0 - metric.weight)) + _parts(metric.other, weight * metric.weight)
 
 
 def _points_for(metric: Any, cohorts: Sequence[Distributions], dense: bool) -> list[Any]:
-    """The points of each cohort as `_between` takes them."""
+    """Return the points of each cohort as input of `_between`."""
     plain = isinstance(metric, EuclideanMetric) and any(sparse.issparse(cohort.points) for cohort in cohorts)
     if not is_projection(metric) or (plain and not dense):
         return [cohort.points for cohort in cohorts]
@@ -123,9 +122,9 @@ def _between(metric: Any) -> Distances:
 def name_bad_distances(
     bad: BadDistances, metric: Any, cohorts: Sequence[Distributions], first: np.ndarray, second: np.ndarray
 ) -> BadDistances:
-    """The same error with the names of the distributions: one alone, or the first such pair.
+    """Return the error with the names of the distributions: a single one, or the first such pair.
 
-    Wherever a bad distance turned up, in a thread or on another machine, it is looked for again here.
+    The bad distance is searched again, because the error may come from a thread or another machine.
     """
     clouds, distances = clouds_of(metric, cohorts, dense=False)
     names = [name for cohort in cohorts for name in cohort.names]
@@ -140,7 +139,7 @@ def name_bad_distances(
 
 
 class PairResults(NamedTuple):
-    """What a solver found, by pair."""
+    """Results of a solver by pair."""
 
     values: np.ndarray
     lower: np.ndarray
@@ -243,7 +242,7 @@ class SolverPairs:
         second: np.ndarray,
         threads: Threads,
     ) -> SolverPairs:
-        """What the solver needs of each distribution is computed once."""
+        """Prepare each distribution for the solver once."""
         prepared = threads.map(lambda cloud: solver.prepare(cloud, distances), clouds)
         return cls(solver, distances, prepared, np.array([cloud.masses.size for cloud in clouds]), first, second)
 
@@ -427,8 +426,8 @@ def pairwise(
             f"solver {chosen.name!r} needs a Euclidean distance between projected points, but metric is {ground!r}: "
             "use solver='exact', or a blend of matrices in place of one of distances"
         )
-    cached = None if keep is None else DistanceCache(keep, chosen).of(ground, *cohorts)
-    results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cached)
+    cache = None if keep is None else DistanceCache(keep, chosen)
+    results = _solve_missing(chosen, cohorts, first, second, ground, n_jobs, verbose, cache)
     statuses = Counter(results.status.tolist())
     for status in (Status.PIVOT_LIMIT, Status.IMPRECISE):
         warn_of_status(status, statuses[status])
@@ -450,18 +449,18 @@ def _solve_missing(
     metric: Any,
     n_jobs: int | None,
     verbose: int,
-    cached: CohortDistances | None,
+    cache: DistanceCache | None,
 ) -> PairResults:
-    """All pairs: those in the cache, and the others by the solver, which go into the cache as they are found."""
-    results = PairResults.known(np.full(first.size, np.nan) if cached is None else cached.get(first, second))
+    """Take pairs from the cache, solve all others, and write these to the cache as they are solved."""
+    keys = [] if cache is None else pair_keys(metric, cohorts, first, second)
+    results = PairResults.known(np.full(first.size, np.nan) if cache is None else cache.get(keys))
     missing = np.flatnonzero(np.isnan(results.values))
     pairs = cohorts, first[missing], second[missing]
 
     def found(which: np.ndarray, part: PairResults) -> None:
-        if cached is not None:
+        if cache is not None:
             proved = part.status == Status.OPTIMAL
-            chosen = missing[which[proved]]
-            cached.put(first[chosen], second[chosen], part.values[proved])
+            cache.put([keys[pair] for pair in missing[which[proved]]], part.values[proved])
 
     try:
         results.put(missing, solve_all(solver, *pairs, metric, n_jobs, verbose, found))

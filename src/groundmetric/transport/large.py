@@ -16,7 +16,7 @@ from ..metrics.base import Cost
 from . import _core
 from .basis import Forest, hung_forest
 from .plan import Basis, Plan, Status
-from .problem import Answers, Points, Units, check_masses, check_points, common_units, points_in_range
+from .problem import Answers, Points, Units, check_masses, common_units, points_in_range
 from .solvers.exact import solve_exact
 
 # Beyond a few components, blocks of points are no help, as all are about as far away: up to so many costs (200 MB), a
@@ -25,51 +25,11 @@ _FEW_COMPONENTS = 32
 _MATRIX = 25e6
 
 
-def solve_points(
-    x: Any,
-    y: Any,
-    a: Any = None,
-    b: Any = None,
-    *,
-    cost: Cost | str = "euclidean",
-    tolerance: float = 0.0,
-    max_pivots: int | None = None,
+def solve_large(
+    x: np.ndarray, y: np.ndarray, a: Any, b: Any, step: Cost, max_pivots: int | None, tolerance: float = 0.0
 ) -> Plan:
-    """Optimal transport between the points x and y, in memory that grows with the points and not with their pairs.
-
-    Parameters
-    ----------
-    x, y : array of shape (n, k) and (m, k)
-        Points.
-    a, b : array of shape (n,) and (m,), or None, default=None
-        Masses of the points, not negative, with equal sums. None: equal masses that sum to 1.
-    cost : {"euclidean", "manhattan", "squared"} or Cost, default="euclidean"
-        Cost of the step from one point to another.
-    tolerance : float, default=0.0
-        Stop when the plan is proved to be no farther above the optimum than this share of its cost. 0: the optimal
-        plan. Up to about 1500 × 1500 points, the plan is optimal whatever the tolerance.
-    max_pivots : int or None, default=None
-        Pivots after which to stop, and `status` of the plan says so; the default is never reached in practice.
-
-    Returns
-    -------
-    Plan
-        The plan; its `gap` is the largest possible distance of `value` from the optimal one.
-
-    Examples
-    --------
-    >>> import groundmetric as gm
-    >>> plan = gm.transport.solve_points([[0.0, 0.0], [3.0, 4.0]], [[0.0, 1.0], [3.0, 3.0]])
-    >>> plan.value, plan.rows.tolist(), plan.cols.tolist()
-    (1.0, [0, 1], [0, 1])
-    """
-    x, y = check_points(x, "x"), check_points(y, "y")
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"x has {x.shape[1]} columns, y has {y.shape[1]}: both need the same")
-    if not 0.0 <= tolerance < np.inf:
-        raise ValueError(f"tolerance is {tolerance}: expected a share of the value, 0 or more")
+    """Solve optimal transport between points without a matrix of costs; see `transport.solve_points`."""
     a, b = check_masses(a, b, (x.shape[0], y.shape[0]))
-    step = Cost.named(cost)
     x, y, up = points_in_range(x, y)
     if x.shape[1] > _FEW_COMPONENTS and x.shape[0] * y.shape[0] <= _MATRIX and tolerance == 0.0:
         plan = solve_exact(np.ascontiguousarray(step.between(x, y)), a, b, max_pivots=max_pivots)
@@ -165,7 +125,7 @@ def solve_large_pairs(
     limit = None if max_pivots < 0 else max_pivots
     for pair in which:
         (x, a), (y, b) = (_side(points, distribution) for distribution in (first[pair], second[pair]))
-        plan = solve_points(x, y, a, b, cost=Cost(points.cost), max_pivots=limit)
+        plan = solve_large(x, y, a, b, Cost(points.cost), limit)
         answers.value[pair], answers.pivots[pair] = plan.value, plan.pivots
         answers.optimal[pair] = plan.status is Status.OPTIMAL
 

@@ -34,7 +34,7 @@ DENSE_LIMIT = 25e6
 _MOST = 4e8
 # A pivot may move most of the points: a pair of 100,000 and 60 takes a minute, at every step of learning.
 _MOST_POINTS = 60_000
-# Nothing is pulled.
+# Coefficients of `follow_plans` for values without a gradient.
 _NO_COEFFICIENTS = np.empty(0)
 
 
@@ -105,7 +105,7 @@ class PairTransport:
         self._work = (sizes[self.first] * sizes[self.second]).astype(np.float64)
 
     def _check_memory(self) -> None:
-        """Refuse what would only end in a day, or with the memory, before the work begins."""
+        """Raise before any work if a pair needs more than `_MOST` costs."""
         sizes = np.diff(self._points.bounds)
         work = np.where(self._large, 0.0, self._work)
         if not np.max(work, initial=0.0) > _MOST:
@@ -114,18 +114,18 @@ class PairTransport:
         n, m = (int(sizes[side[pair]]) for side in (self.first, self.second))
         raise ValueError(
             f"distributions {self.first[pair]} and {self.second[pair]} have {n:,} and {m:,} points: a matrix of "
-            f"{n * m:.1e} costs is needed to learn from them, and {_MOST:.0e} is the most; draw some of the points, "
-            "about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
+            f"{n * m:.1e} costs is needed to learn from them, and {_MOST:.0e} is the most; subsample the "
+            "points, for example `D.subsample(1000)`"
         )
 
     def _check_points(self) -> None:
-        """Refuse to learn from a distribution whose solves take a minute each."""
+        """Raise if a distribution has so many points that a solve takes a minute."""
         sizes, used = np.diff(self._points.bounds), np.union1d(self.first, self.second)
         if np.max(sizes[used], initial=0) > _MOST_POINTS:
             largest = used[np.argmax(sizes[used])]
             raise ValueError(
                 f"distribution {largest} has {sizes[largest]:,} points, and learning takes up to {_MOST_POINTS:,}; "
-                "draw some of the points, about 1000 of each (`D.subsample(1000)`, or `gm.pp.subsample`)"
+                "subsample the points, for example `D.subsample(1000)`"
             )
 
     def move(self, distribution: int, z: np.ndarray) -> None:
@@ -196,7 +196,7 @@ class PairTransport:
         return values
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that the next answers depend on; `restore` on a transport of the same pairs brings it back."""
+        """Return everything that the next answers depend on, for `restore` on a transport of the same pairs."""
         warm = np.flatnonzero(self._bases.warm)
         nodes = self._nodes_of(warm)
         moved = {"travel": self._travel, "means": self._means, "travel_at_solve": self._travel_at_solve}
@@ -220,7 +220,7 @@ class PairTransport:
         _core.fill_flows(warm, self._points, self._pairs, self._bases)
 
     def _nodes_of(self, which: np.ndarray) -> np.ndarray:
-        """Places of the nodes of these pairs, one pair behind the other."""
+        """Return the positions of the nodes of these pairs, concatenated."""
         starts = zip(self._bases.offset[which], self._nodes[which], strict=True)
         return np.concatenate([np.empty(0, np.int64), *(np.arange(start, start + count) for start, count in starts)])
 
@@ -255,16 +255,16 @@ class PairTransport:
 
 
 class LineTransport(PairTransport):
-    """`PairTransport` for one component: sorting solves a pair, so there is nothing to keep and nothing to bound."""
+    """`PairTransport` for one component: pairs are solved by sorting, without bases and bounds."""
 
     def _allocate_bases(self, memory: float) -> None:
         super()._allocate_bases(0.0)
 
     def _check_memory(self) -> None:
-        """There is no matrix."""
+        """Sorting needs no matrix of costs."""
 
     def _check_points(self) -> None:
-        """A sort is quick, however many points there are."""
+        """Sorting is fast for any number of points."""
 
     def solve(self, which: np.ndarray, enough: np.ndarray | None = None) -> np.ndarray:
         self._sort()
@@ -295,13 +295,13 @@ class LineTransport(PairTransport):
 def pair_transport(
     masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, **options: Any
 ) -> PairTransport:
-    """The transport for points of so many components."""
+    """Return the transport for points of `n_components` components: by sorting if there is one."""
     kind = LineTransport if n_components == 1 else PairTransport
     return kind(masses, first, second, n_components, **options)
 
 
 def _short_side_first(masses: Masses, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same pairs; those of very many points and few are turned, which is the faster way round."""
+    """Return the pairs with the sides of tall pairs (see `is_tall`) exchanged, which is faster to solve."""
     sizes = np.diff(masses.bounds)
     turn = is_tall(sizes[first], sizes[second])
     return np.where(turn, second, first), np.where(turn, first, second)
@@ -310,7 +310,7 @@ def _short_side_first(masses: Masses, first: np.ndarray, second: np.ndarray) -> 
 def _at_origin(
     masses: Masses, first: np.ndarray, second: np.ndarray, n_components: int, cost: Cost
 ) -> tuple[Points, Pairs]:
-    """All points at 0, and the pairs with what makes their masses balance."""
+    """Return points at the origin, and pairs with the factors that make their masses balance."""
     units = [smallest_masses(masses.weights[low:high]) for low, high in pairwise(masses.bounds)]
     totals = np.array([some.sum() for some in units], np.int64)
     times = balancing_factors(totals[first], totals[second])

@@ -214,17 +214,19 @@ def solve_points(
     (5.0, 5.0)
     """
     from ..metrics.base import Cost
-    from .large import solve_points as solve_exactly
+    from .large import solve_large
 
     chosen = resolve_solver(solver, {**options, "max_pivots": max_pivots})
     x, y = check_points(x, "x"), check_points(y, "y")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x has {x.shape[1]} columns, y has {y.shape[1]}: both need the same")
+    if not 0.0 <= tolerance < np.inf:
+        raise ValueError(f"tolerance is {tolerance}: expected a share of the value, 0 or more")
     step = Cost.named(cost)
     if isinstance(chosen, Auto):
         chosen = chosen.pick(np.array([x.shape[0]]), np.array([y.shape[0]]), on_points=step is Cost.EUCLIDEAN)[0]
     if isinstance(chosen, Exact):
-        return solve_exactly(x, y, a, b, cost=step, tolerance=tolerance, max_pivots=chosen.max_pivots)
+        return solve_large(x, y, a, b, step, chosen.max_pivots, tolerance)
     if tolerance:
         raise ValueError(f"tolerance is for the exact solver, but solver is {chosen.name!r}: leave it out")
     if chosen.on_points and step is not Cost.EUCLIDEAN:

@@ -1,10 +1,12 @@
-// Maps of samples and cells, and the heat map: names on hover and focus, colour by any column.
+// Maps of samples and cells, and the distance matrix: colours by any column, and one highlighted sample in all of them.
 (() => {
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
-  const tip = document.getElementById("tip");
-  const said = document.getElementById("said");
-  const MISSING = "#9a9a9a";
+  const tip = document.getElementById("tip"), said = document.getElementById("said");
+  const { names, columns, order, distances, largest } = data.samples;
+  const SVG = document.querySelector("svg").namespaceURI;
+  const place = [];  // row of each sample in the matrix
+  order.forEach((sample, row) => { place[sample] = row; });
 
   function show(text, x, y) {
     tip.textContent = text;
@@ -13,198 +15,167 @@
     tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - box.width - 4)) + "px";
     tip.style.top = (y + 18 + box.height > innerHeight ? Math.max(4, y - box.height - 10) : y + 18) + "px";
   }
-  const hide = () => { tip.hidden = true; };
-  addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
-  addEventListener("scroll", hide, { passive: true });
-
-  // A number from 0 to 1000 as a colour between the stops of the ramp.
-  function ramp(value) {
-    const at = (value / 1000) * (data.ramp.length - 1), k = Math.min(Math.floor(at), data.ramp.length - 2);
-    return "rgb(" + data.ramp[k].map((low, c) => Math.round(low + (at - k) * (data.ramp[k + 1][c] - low))).join() + ")";
+  function leave() {
+    tip.hidden = true;
+    highlight(null);
   }
-  const colourOf = (column, k) => {
-    const code = column.codes[k];
-    if (code < 0) return MISSING;
-    return column.values ? data.colours[code % data.colours.length] : ramp(code);
-  };
-  const shapeOf = (column, k) => "#shape-" + (column.values && column.codes[k] >= 0 ? column.codes[k] % data.shapes : 0);
+  addEventListener("keydown", (event) => { if (event.key === "Escape") leave(); });
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+  // Mark a sample in map, matrix, table and cells; in the matrix its row, and the column of the second sample.
+  function highlight(sample, other = sample) {
+    document.querySelectorAll("[data-s].on").forEach((element) => element.classList.remove("on"));
+    const bands = document.querySelectorAll(".band");
+    bands.forEach((band) => band.classList.toggle("on", sample !== null));
+    document.querySelectorAll(".dots.of-sample").forEach((dots) => dots.remove());
+    if (sample === null) return;
+    for (const one of new Set([sample, other])) {
+      document.querySelectorAll('[data-s="' + one + '"]').forEach((element) => element.classList.add("on"));
+    }
+    bands[0].setAttribute("y", place[sample] * bands[0].height.baseVal.value);
+    bands[1].setAttribute("x", place[other] * bands[1].width.baseVal.value);
+    const own = data.cells.columns.at(-1).codes;
+    document.querySelectorAll("[data-map=cells] svg.figure").forEach((figure) => {
+      const dots = element("g", { class: "dots of-sample" });
+      dots.append(element("path", { stroke: "currentColor", d: dotsOf((k) => own[k] === sample) }));
+      figure.append(dots);
+    });
+  }
+
+  function element(name, attributes) {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  }
+  const dotsOf = (chosen) => data.cells.x.map((x, k) => (chosen(k) ? "M" + x + " " + data.cells.y[k] + "h0" : "")).join("");
+  const rampOf = (code) => Math.min(Math.floor(code / 112), data.ramp.length - 1);
+  const groupOf = (column, k) => (column.codes[k] < 0 ? -1 : column.values ? column.codes[k] : rampOf(column.codes[k]));
+  const colourOf = (column, group) =>
+    group < 0 ? data.missing : column.values ? data.colours[group % data.colours.length] : data.ramp[group];
+  const shapeOf = (column, group) => "#shape-" + (column.values && group >= 0 ? group % data.shapes : 0);
   function valueOf(column, k) {
     const code = column.codes[k];
     if (code < 0) return "unknown";
-    if (column.values) return column.values[code];
-    return String(Number((column.low + (code / 1000) * (column.high - column.low)).toPrecision(3)));
+    return column.values ? column.values[code] : String(Number((column.low + (code / 1000) * (column.high - column.low)).toPrecision(3)));
   }
+  const describe = (k) => [names[k], ...columns.map((column) => column.name + ": " + valueOf(column, k))].join("\n");
 
-  function legend(list, column, shapes) {
+  function legend(list, column, shaped) {
+    const entry = (sign, text) => {
+      const item = document.createElement("li");
+      item.append(sign, text);
+      return item;
+    };
+    const swatch = (group) => {
+      const svg = element("svg", { viewBox: "-6 -6 12 12", "aria-hidden": "true" });
+      svg.append(element("use", { href: shaped ? shapeOf(column, group) : "#shape-0", fill: colourOf(column, group) }));
+      return svg;
+    };
     const items = [];
     if (column.values) {
-      column.values.forEach((name, code) => {
-        if (!column.codes.includes(code)) return;
-        const mark = { codes: [code], values: column.values };
-        items.push(entry(swatch(colourOf(mark, 0), shapes ? shapeOf(mark, 0) : "#shape-0"), name));
-      });
+      column.values.forEach((name, code) => { if (column.codes.includes(code)) items.push(entry(swatch(code), name)); });
     } else {
       const bar = document.createElement("span");
       bar.className = "ramp";
-      bar.style.background = "linear-gradient(to right," + [0, 250, 500, 750, 1000].map(ramp).join() + ")";
       items.push(entry(bar, Number(column.low.toPrecision(3)) + " to " + Number(column.high.toPrecision(3))));
     }
-    if (column.codes.some((code) => code < 0)) items.push(entry(swatch(MISSING, "#shape-0"), "unknown"));
+    if (column.codes.some((code) => code < 0)) items.push(entry(swatch(-1), "unknown"));
     list.replaceChildren(...items);
   }
-  function entry(sign, text) {
-    const item = document.createElement("li");
-    item.append(sign, text);
-    return item;
-  }
-  function swatch(colour, shape) {
-    const any = document.querySelector("svg");
-    const svg = document.createElementNS(any.namespaceURI, "svg"), mark = document.createElementNS(any.namespaceURI, "use");
-    svg.setAttribute("viewBox", "-3 -3 6 6");
-    svg.setAttribute("aria-hidden", "true");
-    mark.setAttribute("href", shape);
-    mark.setAttribute("fill", colour);
-    svg.append(mark);
-    return svg;
-  }
 
-  // Samples: the marks of the figure. One of them can be reached by tab, arrows go on to the next.
-  function sampleMap(figure) {
-    const marks = [...figure.querySelectorAll("[id^=samples-map-marks] use")], select = figure.querySelector("select");
-    const { names, columns } = data.samples, own = figure.querySelector("#samples-map-legend");
-    const drawn = marks.map((mark) => [mark.getAttribute("href"), mark.getAttribute("style")]);
-    const describe = (k) => [names[k], ...columns.map((column) => column.name + ": " + valueOf(column, k))].join("\n");
-    const name = (mark, k, column) => mark.setAttribute("aria-label", names[k] + ", " + column.name + ": " + valueOf(column, k));
-    marks.forEach((mark, m) => {
-      const k = data.samples.marks[m];
-      mark.classList.add("mark");
-      mark.setAttribute("role", "img");
-      mark.setAttribute("tabindex", m === 0 ? 0 : -1);
-      name(mark, k, columns[0]);
-      mark.addEventListener("pointermove", (event) => show(describe(k), event.clientX, event.clientY));
-      mark.addEventListener("pointerleave", hide);
+  document.querySelectorAll("[data-map=samples]").forEach((figure) => {
+    const marks = [...figure.querySelectorAll(".mark")], select = figure.querySelector("select");
+    marks.forEach((mark, k) => {
+      mark.addEventListener("pointermove", (event) => { highlight(k); show(describe(k), event.clientX, event.clientY); });
+      mark.addEventListener("pointerleave", leave);
       mark.addEventListener("focus", () => {
+        if (!mark.matches(":focus-visible")) return;
         const box = mark.getBoundingClientRect();
-        if (mark.matches(":focus-visible")) show(describe(k), box.right, box.bottom);
+        highlight(k);
+        show(describe(k), box.right, box.bottom);
       });
-      mark.addEventListener("blur", hide);
+      mark.addEventListener("blur", leave);
       mark.addEventListener("keydown", (event) => {
         const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
         if (!step) return;
         event.preventDefault();
-        const next = marks[(m + step + marks.length) % marks.length];
+        const next = marks[(k + step + marks.length) % marks.length];
         mark.setAttribute("tabindex", -1);
         next.setAttribute("tabindex", 0);
         next.focus();
       });
     });
     function colour() {
-      const first = select.value === "0", column = columns[select.value], list = figure.querySelector(".legend");
-      marks.forEach((mark, m) => {
-        const k = data.samples.marks[m], shade = colourOf(column, k);
-        mark.setAttribute("href", first ? drawn[m][0] : shapeOf(column, k));
-        mark.setAttribute("style", first ? drawn[m][1] : "fill: " + shade + "; stroke: " + shade);
-        name(mark, k, column);
+      const column = columns[select.value];
+      marks.forEach((mark, k) => {
+        mark.setAttribute("href", shapeOf(column, groupOf(column, k)));
+        mark.setAttribute("fill", colourOf(column, groupOf(column, k)));
+        mark.setAttribute("aria-label", names[k] + ", " + column.name + ": " + valueOf(column, k));
       });
-      own.style.visibility = first ? "" : "hidden";  // the legend in the figure is that of the first column
-      if (first) list.replaceChildren(); else legend(list, column, true);
+      legend(figure.querySelector(".legend"), column, true);
     }
     select.addEventListener("change", colour);
     if (select.value !== "0") colour();  // a browser may remember the choice
-  }
+  });
 
-  // Cells: too many to be elements, so they are drawn; the nearest to the pointer is named.
-  function cellMap(figure) {
-    const canvas = figure.querySelector("canvas"), select = figure.querySelector("select");
-    const { x, y, columns } = data.cells;
-    const place = (box, k) => [10 + (x[k] / 1000) * (box.width - 20), 10 + (1 - y[k] / 1000) * (box.height - 20)];
-    function draw() {
-      const box = { width: canvas.clientWidth, height: canvas.clientHeight }, column = columns[select.value];
-      const scale = Math.max(2, devicePixelRatio || 1);  // enough for a printer, too
-      canvas.width = box.width * scale;
-      canvas.height = box.height * scale;
-      const pen = canvas.getContext("2d");
-      pen.scale(scale, scale);
-      pen.globalAlpha = x.length > 1500 ? 0.7 : 0.85;
-      const radius = Math.max(1.1, Math.min(2.6, (box.width / 420) * (x.length > 1500 ? 1.5 : 2)));
-      for (let k = 0; k < x.length; k++) {
-        const [left, top] = place(box, k);
-        pen.fillStyle = colourOf(column, k);
-        pen.beginPath();
-        pen.arc(left, top, radius, 0, 7);
-        pen.fill();
-      }
-      pen.globalAlpha = 1;
-      pen.fillStyle = getComputedStyle(figure.querySelector(".legend")).color;
-      pen.font = "12px system-ui, sans-serif";
-      pen.fillText("axis 1 →", box.width - 58, box.height - 8);
-      pen.fillText("↑ axis 2", 8, 16);
-      canvas.setAttribute("aria-label", x.length + " cells in the learned space, coloured by " + column.name);
-      legend(figure.querySelector(".legend"), column, false);
-    }
-    canvas.addEventListener("pointermove", (event) => {
-      const box = canvas.getBoundingClientRect();
-      let best = -1, least = 144;
-      for (let k = 0; k < x.length; k++) {
-        const [left, top] = place(box, k);
-        const far = (left - event.clientX + box.left) ** 2 + (top - event.clientY + box.top) ** 2;
-        if (far < least) { least = far; best = k; }
-      }
-      if (best < 0) return hide();
-      show(columns.map((column) => column.name + ": " + valueOf(column, best)).join("\n"), event.clientX, event.clientY);
-    });
-    canvas.addEventListener("pointerleave", hide);
-    select.addEventListener("change", draw);
-    new ResizeObserver(draw).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  }
-
-  // The heat map: a row and a column are found from the pointer, or walked to with arrows.
-  function heatMap(figure) {
-    const { order, far, most } = data.heat, names = data.samples.names, label = data.samples.columns[0], n = order.length;
-    const svg = figure.querySelector("svg"), picture = figure.querySelector("#distances-map-distances");
-    const cursor = document.createElementNS(svg.namespaceURI, "rect");
-    cursor.setAttribute("class", "cursor");
-    cursor.setAttribute("transform", picture.getAttribute("transform"));  // in which a pair is a square of side 1
-    cursor.setAttribute("width", 1);
-    cursor.setAttribute("height", 1);
-    svg.append(cursor);
+  document.querySelectorAll("[data-map=matrix]").forEach((figure) => {
+    const picture = figure.querySelector("image"), n = names.length;
     let at = [0, 0];
     function point(row, column) {
       at = [row, column];
-      cursor.setAttribute("x", column);
-      cursor.setAttribute("y", row);
       const [a, b] = [order[row], order[column]];
-      const value = ((far[row][column] / 1000) * most).toPrecision(3);
-      return names[a] + " (" + valueOf(label, a) + ") – " + names[b] + " (" + valueOf(label, b) + ")\ndistance " + value;
+      highlight(a, b);
+      const value = distances ? "\ndistance " + Number(((distances[a][b] / 1000) * largest).toPrecision(3)) : "";
+      return names[a] + " (" + valueOf(columns[0], a) + ") – " + names[b] + " (" + valueOf(columns[0], b) + ")" + value;
     }
-    svg.addEventListener("pointermove", (event) => {
+    picture.addEventListener("pointermove", (event) => {
       const box = picture.getBoundingClientRect();
-      const column = Math.floor(((event.clientX - box.left) / box.width) * n);
-      const row = Math.floor(((event.clientY - box.top) / box.height) * n);
-      if (row < 0 || column < 0 || row >= n || column >= n) return hide();
-      show(point(row, column), event.clientX, event.clientY);
+      const cell = (from, size) => Math.max(0, Math.min(n - 1, Math.floor((from / size) * n)));
+      show(point(cell(event.clientY - box.top, box.height), cell(event.clientX - box.left, box.width)), event.clientX, event.clientY);
     });
-    svg.addEventListener("pointerleave", hide);
-    figure.addEventListener("blur", hide);
+    picture.addEventListener("pointerleave", leave);
+    figure.addEventListener("blur", leave);
     figure.addEventListener("keydown", (event) => {
       const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
       if (!step) return;
       event.preventDefault();
-      const text = point(Math.max(0, Math.min(n - 1, at[0] + step[0])), Math.max(0, Math.min(n - 1, at[1] + step[1])));
-      const box = cursor.getBoundingClientRect();
-      show(text, box.right, box.bottom);
+      const text = point(...at.map((from, k) => Math.max(0, Math.min(n - 1, from + step[k]))));
+      const box = figure.querySelector(".band").getBoundingClientRect();
+      show(text, box.left + 40, box.bottom);
       said.textContent = text;
     });
-  }
+  });
 
-  document.querySelectorAll("[data-map=samples]").forEach(sampleMap);
-  document.querySelectorAll("[data-map=cells]").forEach(cellMap);
-  document.querySelectorAll(".heat").forEach(heatMap);
-  data.scores.forEach((text, k) => {
-    const mark = document.getElementById("scores-score-" + k);
-    if (!mark) return;
-    mark.addEventListener("pointermove", (event) => show(text, event.clientX, event.clientY));
-    mark.addEventListener("pointerleave", hide);
+  document.querySelectorAll("#samples-table tbody tr").forEach((row) => {
+    row.addEventListener("pointerenter", () => highlight(Number(row.dataset.s)));
+    row.addEventListener("pointerleave", leave);
+  });
+
+  // Cells: one path per colour; the cell nearest to the pointer is named.
+  document.querySelectorAll("[data-map=cells]").forEach((figure) => {
+    const svg = figure.querySelector("svg.figure"), select = figure.querySelector("select");
+    const { x, y, columns: known } = data.cells;
+    function colour() {
+      const column = known[select.value], groups = x.map((_, k) => groupOf(column, k));
+      const paths = [...new Set(groups)].sort((a, b) => a - b).map((group) =>
+        element("path", { stroke: colourOf(column, group), d: dotsOf((k) => groups[k] === group) }));
+      svg.querySelector(".dots").replaceChildren(...paths);
+      legend(figure.querySelector(".legend"), column, false);
+    }
+    select.addEventListener("change", colour);
+    if (select.value !== select.querySelector("[selected]")?.value) colour();
+    svg.addEventListener("pointermove", (event) => {
+      const box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
+      const px = ((event.clientX - box.left) / box.width) * view.width, py = ((event.clientY - box.top) / box.height) * view.height;
+      let best = -1, least = 15 ** 2;
+      for (let k = 0; k < x.length; k++) {
+        const far = (x[k] - px) ** 2 + (y[k] - py) ** 2;
+        if (far < least) [best, least] = [k, far];
+      }
+      if (best < 0) return leave();
+      if (known.at(-1).codes[best] >= 0) highlight(known.at(-1).codes[best]);
+      show(known.map((column) => column.name + ": " + valueOf(column, best)).join("\n"), event.clientX, event.clientY);
+    });
+    svg.addEventListener("pointerleave", leave);
   });
 })();

@@ -32,23 +32,21 @@
 
   document.querySelectorAll("[data-table]").forEach((holder) => {
     const table = holder.querySelector("table"), field = holder.querySelector("input");
-    const choice = holder.querySelector("select"), count = holder.querySelector(".count");
+    const count = holder.querySelector(".count");
     [...table.tHead.rows[0].cells].forEach((heading, column) => {
-      heading.querySelector("button").addEventListener("click", () => sortBy(table, heading, column));
+      heading.querySelector("button")?.addEventListener("click", () => sortBy(table, heading, column));
     });
     function filter() {
-      const wanted = field ? field.value.trim().toLowerCase() : "", picked = choice ? choice.value : "";
+      const wanted = field.value.trim().toLowerCase();
       let shown = 0;
       for (const row of table.tBodies[0].rows) {
-        row.hidden = !row.textContent.toLowerCase().includes(wanted) ||
-          (picked !== "" && row.cells[choice.dataset.column].textContent !== picked);
+        row.hidden = !row.textContent.toLowerCase().includes(wanted);
         shown += !row.hidden;
       }
-      if (count) count.textContent = shown + " of " + table.tBodies[0].rows.length + " rows";
+      count.textContent = shown + " of " + table.tBodies[0].rows.length + " rows";
     }
     if (field) field.addEventListener("input", filter);
-    if (choice) choice.addEventListener("change", filter);
-    holder.querySelector("button[data-csv]").addEventListener("click", () => {
+    holder.querySelector("button[data-csv]")?.addEventListener("click", () => {
       // A byte order mark, so that spreadsheets read names in any script.
       const file = new Blob(["\ufeff" + csv(table)], { type: "text/csv;charset=utf-8" });
       const link = document.createElement("a");

@@ -209,53 +209,80 @@ def solve_exact(
 ) -> Plan:
     """Solve exact optimal transport between masses of equal sums, of which some may be 0.
 
+    The simplex works on integers, so that flows are exact: masses become integer units (`common_units`), and points of
+    0 units are left out. Two cases follow:
+
+    - Masses that are whole multiples of one unit are represented exactly, and the optimal forest is the answer.
+    - Other masses are rounded to units of about 2⁻⁶⁰ of the total; ``units.left`` has the residues, in units. Beside a
+      cost of 10¹⁸, even a residue matters. The forest of the rounded problem is therefore evaluated at the given
+      masses: `_without_rounding` removes arcs that carry rounding errors only, `_ship_small` ships masses below one
+      unit, and `true_flows` adds the flows that the residues imply. If the given masses would need another forest,
+      `unplaced` measures by how many units, and the bounds are widened by what these cost at most.
+
+    Optimality is not taken from the simplex but proved: the potentials give a lower bound of the value (weak duality),
+    corrected for arcs whose reduced cost is hidden by rounding (`hidden_gain`), and `Proof.holds` compares it with the
+    cost of the plan. If the proof fails, the status is IMPRECISE; the bounds hold in any case.
+
     `cost_range` is the smallest and the largest cost, if the caller knows them.
     """
     cost_range = _core.finite_range(cost) if cost_range is None else cost_range
     up = far_exponent(cost_range)
     if up:  # sums of such costs would leave the range of numbers
         return _solve_scaled(cost, a, b, start, max_pivots, up)
+
+    # The problem between points with mass, in integer units.
     units = common_units(a, b)
     rows, cols = np.flatnonzero(units.a), np.flatnonzero(units.b)
-    whole = rows.size == cost.shape[0] and cols.size == cost.shape[1]
-    inner = cost if whole else np.ascontiguousarray(cost[np.ix_(rows, cols)])
+    all_points = rows.size == cost.shape[0] and cols.size == cost.shape[1]
+    inner = cost if all_points else np.ascontiguousarray(cost[np.ix_(rows, cols)])
     limit = 2000 * sum(inner.shape) if max_pivots is None else max_pivots
     first = run_simplex(inner, units.a[rows], units.b[cols], start, limit, cost_range)
-    forest, rounded, left = first, np.concatenate([units.a[rows], units.b[cols]]), None
+    forest, node_units, residues = first, np.concatenate([units.a[rows], units.b[cols]]), None
     if units.left is not None:
-        left = np.concatenate([units.left[0][rows], units.left[1][cols]])
-        forest, rounded, left = _without_rounding(first, inner, rounded, left, limit, cost_range)
+        residues = np.concatenate([units.left[0][rows], units.left[1][cols]])
+        forest, node_units, residues = _without_rounding(first, inner, node_units, residues, limit, cost_range)
+
+    # Potentials of all points. Those of the simplex are feasible if it is optimal and no point was left out.
     n, m = inner.shape
     u, v = -forest.potential[:n], forest.potential[n : n + m].copy()
-    potentials = (u, v) if whole and forest.optimal else feasible_potentials(cost, v, cols)
-    flows, lacking, small = forest.flow[:-1], 0.0, []
-    if left is not None:
-        small = [] if whole else [_ship_small(cost, potentials, units, rows, cols, left)]
-        flows = true_flows(forest, left)[:-1]
-        lacking = unplaced(forest, flows, rounded)
-    shipped = [_shipments(forest, flows, rows, cols), *small]
-    senders, receivers, amounts = (np.concatenate(parts) for parts in zip(*shipped, strict=True))
+    potentials = (u, v) if all_points and forest.optimal else feasible_potentials(cost, v, cols)
+
+    # Shipments at the given masses.
+    flows, n_unplaced, small = forest.flow[:-1], 0.0, []
+    if residues is not None:
+        small = [] if all_points else [_ship_small(cost, potentials, units, rows, cols, residues)]
+        flows = true_flows(forest, residues)[:-1]
+        n_unplaced = unplaced(forest, flows, node_units)
+    nodes = forest.arcs[flows[forest.arcs] > 0]
+    tails, heads = forest.ends(nodes)
+    shipments = [(rows[tails], cols[heads], flows[nodes]), *small]
+    senders, receivers, amounts = (np.concatenate(parts) for parts in zip(*shipments, strict=True))
     order = np.argsort(senders * cost.shape[1] + receivers)  # by sender, then receiver; no arc occurs twice
+
+    # Value and proof for a total mass of 1. `cumsum` adds in order, as the kernels for many pairs do: `sum` would give
+    # other last bits.
     number = float(units.number)
-    value = _in_turn(amounts * cost[senders, receivers]) / number
-    # What any way to place the rest costs at most; mostly there is none, and a pass over all costs is saved.
-    missing = 2.0 * lacking / number * float(np.abs(inner).max()) if lacking else 0.0
+    value = float(np.cumsum(amounts * cost[senders, receivers])[-1]) / number
     shares = units.shares()
     proof = Proof.of(value, *shares, potentials).less(hidden_gain(cost, *shares, potentials, value))
-    doubt = proof.rounding * (units.rounding > 0.0)
-    proved = proof.holds(inner, missing)
+    # Moving an unplaced unit out of and into its place costs at most twice the largest cost. Mostly there is none,
+    # and the pass over all costs is saved.
+    unplaced_cost = 2.0 * n_unplaced / number * float(np.abs(inner).max()) if n_unplaced else 0.0
+    doubt = proof.rounding * (units.rounding > 0.0)  # whole numbers as masses are exact
+    proved = proof.holds(inner, unplaced_cost)
     return Plan(
         value=value * units.total,
         rows=senders[order],
         cols=receivers[order],
         mass=units.of_mass(amounts[order]),
         potentials=potentials,
+        # The basis of the rounded problem fits the same masses in another solve; that of `_without_rounding` may not.
         basis=Basis(first.parent, first.potential, n),
         status=Status.PIVOT_LIMIT if not forest.optimal else Status.OPTIMAL if proved else Status.IMPRECISE,
         pivots=first.pivots + (forest.pivots if forest is not first else 0),
         bounds=(
             (min(proof.lower, value) - doubt) * units.total,
-            (max(value, proof.lower) + doubt + missing) * units.total,
+            (max(value, proof.lower) + doubt + unplaced_cost) * units.total,
         ),
     )
 
@@ -270,13 +297,13 @@ def far_exponent(cost_range: tuple[float, float]) -> int:
 def _solve_scaled(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, start: Basis | None, max_pivots: int | None, up: int
 ) -> Plan:
-    """`solve_exact` at costs that are divided by 2**up, which takes no digits but of costs at the other end."""
+    """Solve at costs divided by 2**up. This is exact, but for costs so small that they lose digits or become 0."""
     scaled = np.ldexp(cost, -up)
     start = None if start is None else start.scaled(-up)
     plan = solve_exact(scaled, a, b, start=start, max_pivots=max_pivots).scaled(up)
     if np.array_equal(np.ldexp(scaled, up), cost):
         return plan
-    lost = math.ldexp(float(a.sum()), up - 1022)  # what no cost has lost, for all mass
+    lost = math.ldexp(float(a.sum()), up - 1022)  # no cost has lost more than this, for all mass
     status = Status.IMPRECISE if plan.optimal and plan.value < 1e8 * lost else plan.status
     return replace(plan, status=status, bounds=(plan.bounds[0] - lost, plan.bounds[1] + lost))
 
@@ -285,31 +312,20 @@ def _without_rounding(
     first: Forest,
     cost: np.ndarray,
     units: np.ndarray,
-    left: np.ndarray,
+    residues: np.ndarray,
     limit: int,
     cost_range: tuple[float, float],
 ) -> tuple[Forest, np.ndarray, np.ndarray]:
-    """The forest without dear arcs that carry rounding only, with its units and what is left of the masses."""
-    settled = without_rounding(first, cost, units, left) if first.optimal else None
+    """Solve again without expensive arcs that carry rounding errors only; returns forest, units and residues.
+
+    For example, masses that match but for their last digit would otherwise pay for a barred arc.
+    """
+    settled = without_rounding(first, cost, units, residues) if first.optimal else None
     if settled is None:
-        return first, units, left
-    units, left = settled
+        return first, units, residues
+    units, residues = settled
     n = first.n_sources
-    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit, cost_range), units, left
-
-
-def _shipments(
-    forest: Forest, flows: np.ndarray, rows: np.ndarray, cols: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Senders, receivers and amounts of the arcs that carry something."""
-    nodes = forest.arcs[flows[forest.arcs] > 0]
-    tails, heads = forest.ends(nodes)
-    return rows[tails], cols[heads], flows[nodes]
-
-
-def _in_turn(numbers: np.ndarray) -> float:
-    """Their sum, one after the other, as the kernels for many pairs add them."""
-    return float(np.cumsum(numbers)[-1])
+    return run_simplex(cost, units[:n].copy(), units[n:].copy(), None, limit, cost_range), units, residues
 
 
 def _ship_small(
@@ -318,11 +334,11 @@ def _ship_small(
     units: Units,
     rows: np.ndarray,
     cols: np.ndarray,
-    left: np.ndarray,
+    residues: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shipments of masses that are too small for a unit, in units; their partners in the forest have so much less left.
+    """Ship masses below one unit along the arc of least reduced cost to or from a point of the forest, in units.
 
-    They take the cheapest way that the potentials allow to or from a point of the forest.
+    Their amounts are subtracted from the residues of these points, in place.
     """
     assert units.left is not None
     u, v = potentials
@@ -331,24 +347,24 @@ def _ship_small(
     heads = np.array([np.argmin(cost[i, cols] - v[cols]) for i in small_rows], np.intp)
     tails = np.array([np.argmin(cost[rows, j] - u[rows]) for j in small_cols], np.intp)
     amounts = np.concatenate([units.left[0][small_rows], units.left[1][small_cols]])
-    np.subtract.at(left, np.concatenate([rows.size + heads, tails]), amounts)
+    np.subtract.at(residues, np.concatenate([rows.size + heads, tails]), amounts)
     return np.concatenate([small_rows, rows[tails]]), np.concatenate([cols[heads], small_cols]), amounts
 
 
 def dual_value(a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> float:
-    """What the potentials prove: no plan between masses a and b, of sum 1, costs less."""
+    """Lower bound of the cost of all plans between masses a and b, of sum 1, by weak duality."""
     u, v = potentials
-    level = a @ u  # taken out, a common level of all potentials drowns nothing
+    level = a @ u  # without it, a large common level of all potentials would take digits from the sum
     return float(a @ (u - level) + b @ (v + level))
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What potentials say about a value, for masses of sum 1."""
+    """Lower bound of the optimal value by potentials, for masses of sum 1."""
 
-    value: float
-    lower: float  # no plan costs less
-    rounding: float  # what the last digits of masses and potentials may make of it
+    value: float  # cost of the plan
+    lower: float  # lower bound of the optimal value
+    rounding: float  # error of `lower` by the rounding of masses and potentials, at most
 
     @classmethod
     def of(cls, value: float, a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray]) -> Proof:
@@ -358,13 +374,14 @@ class Proof:
         return cls(value, dual_value(a, b, potentials), rounding)
 
     def less(self, gain: float) -> Proof:
-        """The proof where potentials allow a plan that costs so much less."""
+        """The proof with a lower bound that is lower by `gain`."""
         return replace(self, lower=self.lower - gain) if gain else self
 
     def holds(self, cost: np.ndarray, missing: float) -> bool:
-        """Is the value proved, to 8 digits or to 10⁻¹³ of a typical cost?
+        """Whether the value is proved to a relative error of 10⁻⁸, or to 10⁻¹³ of a typical cost.
 
-        Potentials can be far larger than the value, where some costs are huge; their rounding then hides it.
+        `missing` is the cost of unplaced units. Where some costs are huge, potentials can be far larger than the value,
+        and their rounding hides it: then the proof fails.
         """
         if abs(self.value - self.lower) > 1e-8 * abs(self.value) + self.rounding:
             return False
@@ -375,10 +392,12 @@ class Proof:
 def hidden_gain(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, potentials: tuple[np.ndarray, np.ndarray], value: float
 ) -> float:
-    """What arcs that potentials should forbid, but do not, could gain at most.
+    """Return by how much the dual value must be lowered because potentials violate u + v <= cost within rounding.
 
-    Beside potentials as large as a barred arc that has to be used, the simplex takes a reduced cost of a few digits for
-    rounding. An arc is made good at the end that has less mass. Where potentials are small, nothing is hidden.
+    The simplex takes reduced costs below 2⁻⁴⁶ of the potentials for 0 (`kNoise` in _core/simplex.hpp). If an arc has to
+    be used that is barred by a huge cost, potentials are huge, too, and such a reduced cost may matter beside the
+    value. A violation is repaired by lowering the potential of the end with less mass; the result is the sum of these
+    corrections. If potentials are small, none can matter, and the pass over all costs is saved.
     """
     u, v = potentials
     if 2.0**-46 * (float(np.abs(u).max()) + float(np.abs(v).max())) <= 1e-10 * abs(value):
@@ -390,7 +409,7 @@ def hidden_gain(
 
 
 def typical_cost(cost: np.ndarray) -> float:
-    """The median over sources of the least cost that is not 0: arcs that are barred do not count, however many."""
+    """Return the median over sources of the smallest cost that is not 0, which barred arcs do not change."""
     size = np.abs(cost)
     least = np.where(size > 0.0, size, np.inf).min(axis=1)
     least = least[np.isfinite(least)]
@@ -398,7 +417,7 @@ def typical_cost(cost: np.ndarray) -> float:
 
 
 def feasible_potentials(cost: np.ndarray, v: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials for every point from those of the sinks with mass: the largest that the costs allow."""
+    """Return the largest potentials of all points that the costs and the potentials v of the sinks `cols` allow."""
     u = (cost[:, cols] - v).min(axis=1)
     full = (cost - u[:, None]).min(axis=0)
     full[cols] = v

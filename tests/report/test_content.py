@@ -1,0 +1,172 @@
+"""Cards, figures and tables of a report."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+import groundmetric as gm
+from groundmetric.report.collect import collect
+from groundmetric.report.content import (
+    PREDICTED,
+    PROBABILITY,
+    Column,
+    Field,
+    Table,
+    cards_of,
+    confusion_table,
+    contrast,
+    describe_errors,
+    draw_samples,
+    make_page,
+    metric_scaling,
+    name_places,
+    sample_map,
+    sample_table,
+    smallest_p,
+    stress_of,
+)
+from groundmetric.report.prediction import Predictions
+from groundmetric.report.run import Run
+
+FOUND = Predictions.of_probabilities(
+    ["S1", "S2", "S3", "S4"],
+    ["ill", "ill", "well", "well"],
+    np.array([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.4, 0.6]]),
+    ["ill", "well"],
+)
+
+
+def test_confusion_matrix_counts_samples_by_label_and_prediction():
+    table = confusion_table(FOUND, "state")
+    assert [field.name for field in table.fields] == ["state", "predicted ill", "predicted well", "correct"]
+    assert table.rows == [["ill", 1, 1, 0.5], ["well", 0, 2, 1.0]]
+    assert FOUND.errors == ["S2"]
+    assert FOUND.probability == [0.9, 0.7, 0.8, 0.6]
+
+
+def test_errors_are_named():
+    assert describe_errors(FOUND) == "Held-out errors: S2 (ill, predicted well)."
+    right = Predictions(["a"], ["ill"], ["ill"], [1.0], ["ill", "well"])
+    assert describe_errors(right) == "All held-out predictions are correct."
+    many = Predictions(list("abcdef"), ["ill"] * 6, ["well"] * 6, None, ["ill", "well"])
+    assert describe_errors(many).endswith("d (ill, predicted well) and 2 more.")
+
+
+@pytest.fixture(scope="module")
+def run():
+    cells = gm.datasets.make_cohort(4, 20, 100, n_markers=5, n_programme_genes=10, random_state=0)
+    gm.tl.learn(cells, "sample", "condition", n_members=2, genes="all")
+    return Run(cells, gm.tl.samples(cells), cells, {})
+
+
+def test_every_sample_has_a_held_out_prediction_and_its_probability(run):
+    samples = sample_map(run, Predictions.of_ensemble(run.results))
+    table = sample_table(samples)
+    names = [field.name for field in table.fields]
+    held_out = dict(zip(run.results.samples, run.results.held_out, strict=True))
+    for row in table.rows:
+        probabilities = held_out[row[0]]
+        assert row[names.index(PREDICTED)] == run.results.classes[probabilities.argmax()]
+        assert row[names.index(PROBABILITY)] == pytest.approx(probabilities.max())
+    assert not [name for name in names if name.startswith("groundmetric_")]
+    assert table.samples == list(range(8))
+
+
+def test_cards_show_the_key_figures(run):
+    results = collect(run, evaluation=False)
+    titles = {card.title: card for card in cards_of(results)}
+    assert list(titles) == ["Held-out balanced accuracy", "p-value", "Cohort", "Significant features", "Warnings"]
+    assert titles["Held-out balanced accuracy"].value == f"{run.results.scores['balanced_accuracy']:.2f}"
+    assert titles["p-value"].value == "–"
+    assert titles["Cohort"].value == "8 samples"
+    assert titles["Cohort"].lines[0] == "4 control and 4 disease"
+    assert titles["Warnings"].value == str(len(results.warnings))
+    assert titles["Warnings"].warning
+
+
+def test_similar_samples_are_adjacent_in_the_matrix(run):
+    samples = sample_map(run, None)
+    assert sorted(samples.order) == list(range(8))
+    assert "out-of-bag" in samples.caption
+    steps = samples.distances[samples.order[:-1], samples.order[1:]]
+    assert steps.mean() < samples.distances[~np.eye(8, dtype=bool)].mean()
+
+
+def test_distances_in_the_plane_are_drawn_exactly():
+    points = np.random.default_rng(0).normal(size=(12, 2))
+    distances = cdist(points, points)
+    layout = metric_scaling(distances)
+    np.testing.assert_allclose(cdist(layout, layout), distances, atol=1e-3)
+    assert stress_of(layout, distances) < 1e-3
+
+
+def test_the_map_does_not_exaggerate_the_contrast_of_labels():
+    """Samples in 30 dimensions with a small shift: classical scaling shows the shift, and hides others."""
+    points = np.random.default_rng(0).normal(size=(20, 30))
+    label = Column("state", np.repeat([0, 1], 10), ["a", "b"])
+    points[10:, 0] += 6.0
+    distances = cdist(points, points)
+    from groundmetric.interpret.axes import classical_scaling
+
+    classical = classical_scaling(distances)
+    layout = metric_scaling(distances)
+    true = contrast(distances, label)
+    assert stress_of(layout, distances) < stress_of(classical, distances)
+    assert abs(contrast(cdist(layout, layout), label) - true) < abs(contrast(cdist(classical, classical), label) - true)
+    near = cdist(layout, layout)[~np.eye(20, dtype=bool)].min()
+    assert near > cdist(classical, classical)[~np.eye(20, dtype=bool)].min()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_small_cohorts_have_a_map(n):
+    distances = np.ones((n, n)) - np.eye(n)
+    samples = draw_samples([f"S{k}" for k in range(n)], [Column("state", np.zeros(n, int), ["a"])], distances, False)
+    assert np.isfinite(samples.marks).all()
+    assert len(sample_table(samples).rows) == n
+
+
+def test_names_cover_neither_marks_nor_each_other():
+    marks = np.array([[100.0, 100.0], [104.0, 100.0], [300.0, 200.0]])
+    places = {name: (x, y) for x, y, _, name in name_places(marks, ["one", "two", "three"])}
+    assert set(places) == {"one", "two", "three"}
+    assert name_places(np.zeros((50, 2)), ["a"] * 50) == []
+
+
+def test_intervals_are_scaled_to_the_column():
+    table = Table("t", "", [Field("a")], [["x", 0.5, 0.0, 1.0], ["y", None, None, None]], reference=0.5)
+    assert table.interval(table.rows[0], (1, 2, 3)) == {"at": 50, "low": 8, "high": 92, "reference": 50}
+    assert table.interval(table.rows[1], (1, 2, 3)) is None
+
+
+def test_the_smallest_p_value_depends_on_the_design():
+    assert smallest_p({"null": [0.0] * 99, "arrangements": 10**6}) == 0.01
+    assert smallest_p({"null": [0.0] * 99, "arrangements": 20}) == 0.05
+
+
+def test_predicted_numbers_are_shown_without_a_confusion_matrix():
+    cells = gm.datasets.make_cohort(4, 15, 60, n_markers=5, n_programme_genes=10, random_state=0)
+    cells.obs["age"] = 20.0 + 5 * cells.obs["sample"].cat.codes.to_numpy()
+    gm.tl.learn(cells, "sample", "age", target="ordered", n_members=1, max_epochs=1, genes="all")
+    run = Run(cells, gm.tl.samples(cells), cells, {})
+    found = Predictions.of_ensemble(run.results)
+    assert confusion_table(found, "age") is None
+    assert found.errors == []
+    (column,) = [column for column in sample_map(run, found).columns if column.name == PREDICTED]
+    np.testing.assert_allclose(sorted(column.codes), sorted(run.results.held_out))
+    page = make_page(collect(run, evaluation=False))
+    assert page.title == "Association of cells with age"
+    assert "expected by chance" in page.summary["Samples"]
+    assert "Correlation" in [field.name for field in page.genes.fields]
+
+
+def test_ordered_text_labels_are_shown_from_low_to_high():
+    order = ("severe", "mild", "none")
+    cells = gm.datasets.make_cohort(4, 20, 60, conditions=order, n_markers=5, random_state=0)
+    gm.tl.learn(cells, "sample", "condition", target="ordered", order=["none", "mild", "severe"], n_members=2)
+    run = Run(cells, gm.tl.samples(cells), None, {})
+    samples = sample_map(run, None)
+    assert samples.columns[0].values == ["none", "mild", "severe"]
+    assert samples.columns[0].text(0) == run.samples.obs["condition"].iloc[0]
+    page = make_page(collect(run, evaluation=False))
+    assert page.cards[2].lines[0] == "4 none, 4 mild and 4 severe"
+    assert page.genes.caption == "All 60 features"

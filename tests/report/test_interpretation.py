@@ -1,0 +1,106 @@
+"""Genes, axes, cell types and cells of a report."""
+
+import numpy as np
+import pytest
+
+import groundmetric as gm
+from groundmetric.ensemble.views import TransportView
+from groundmetric.report.collect import collect
+from groundmetric.report.content import _describe_types, gene_table, make_page, type_table
+from groundmetric.report.interpretation import (
+    MAX_AXES,
+    cell_relevance,
+    draw_cells,
+    gene_cell_types,
+    gene_importance,
+    type_bags,
+)
+from groundmetric.report.prediction import Cohort
+from groundmetric.report.run import Run, Steps
+
+
+@pytest.fixture(scope="module")
+def run():
+    cells = gm.datasets.make_cohort(
+        6, 60, 100, n_markers=5, n_programme_genes=10, programme_strength=3.0, random_state=0
+    )
+    gm.tl.learn(cells, "sample", "condition", n_members=2, max_epochs=2, genes="all")
+    return Run(cells, gm.tl.samples(cells), cells, {})
+
+
+@pytest.fixture(scope="module")
+def results(run):
+    return collect(run, evaluation=False)
+
+
+def test_genes_of_the_programme_are_higher_in_disease_and_differ_in_their_cell_type(run):
+    genes = [f"PROG{k:02d}" for k in range(1, 11)]
+    assert set(gene_importance(run).loc[genes, "highest"]) == {"disease"}
+    types = gene_cell_types(Cohort(run, None), "cell_type", genes, Steps())
+    assert types == dict.fromkeys(genes, run.cells.uns["truth"]["programme_type"])
+
+
+def test_the_effect_is_the_difference_of_label_means_of_samples(run):
+    X = run.samples.to_df()
+    ill = (run.samples.obs["condition"] == "disease").to_numpy()
+    spread = np.sqrt(run.stored.metric.variances[run.stored.features.index("PROG03")])
+    expected = (X.loc[ill, "PROG03"].mean() - X.loc[~ill, "PROG03"].mean()) / spread
+    assert gene_importance(run).loc["PROG03", "effect"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_genes_are_ranked_by_importance_on_the_axes_that_are_shown(results, run):
+    n = len(results.axes.share)
+    assert 2 <= n <= MAX_AXES < results.axes.n_all
+    table = gene_table(results)
+    names = [field.name for field in table.fields]
+    assert {row[names.index("Axis")] for row in table.rows} <= set(range(1, n + 1))
+    assert len(table.rows) == 100
+    assert table.rows[0][names.index("Importance")] == run.stored.metric.importance().max()
+
+
+def test_the_first_axis_has_the_genes_and_the_cell_type_of_the_programme(results, run):
+    acting = run.cells.uns["truth"]["programme_type"]
+    assert results.axes.active_types(0)[0][0] == acting
+    assert results.axes.genes(0, run.stored.features)[0][0].startswith("PROG")
+    assert results.axes.ends(0) in (("control", "disease"), ("disease", "control"))
+    assert make_page(results).summary["Cell types"].startswith(acting)
+
+
+def test_relevance_is_computed_for_the_drawn_cells(run):
+    drawn = draw_cells(run)
+    found = cell_relevance(run, drawn, "cell_type", Steps())
+    assert np.array_equal(np.flatnonzero(np.isfinite(found)), np.sort(drawn.places))
+    active = run.cells.obs["programme"].to_numpy(dtype=bool)
+    assert np.nanmean(found[active]) > np.nanmean(found[~active])
+    np.testing.assert_array_equal(drawn.D.points, np.asarray(run.cells.obsm["X_groundmetric"])[drawn.places])
+
+
+def test_cell_types_of_members_are_those_of_their_cells(run, results):
+    """Values identify cells, so that the type of each can be looked up in the file."""
+    types, names, bags = type_bags(run, draw_cells(run), "cell_type")
+    views = [view for _, view in run.predictor.views if isinstance(view, TransportView)]
+    members = [member for view in views for member in view.members]
+    assert len(bags) == len(members) > 1
+    scaling = run.predictor.scalings[""]
+    for bag, member in zip(bags[::7], members[::7], strict=True):
+        column = int(member.columns[0])
+        gene = run.stored.features[column]
+        assert [str(name) for name in names] == run.predictor.names
+        points = bag.D.points[:, 0] * scaling.scale[column] + scaling.centre[column]
+        for d, name in enumerate(names):
+            cells = run.cells[run.cells.obs["sample"] == name]
+            known = list(zip(cells.obs["cell_type"].astype(str), np.round(cells.obs_vector(gene), 5), strict=True))
+            part = slice(bag.D.bounds[d], bag.D.bounds[d + 1])
+            drawn = zip(np.array(types)[bag.kinds[part]], np.round(points[part].astype(np.float32), 5), strict=True)
+            assert all((kind, value) in known for kind, value in drawn)
+    assert results.types["out_of_bag"]
+    assert "out-of-bag" in type_table(results).caption
+
+
+def test_cell_types_get_no_share_of_an_uncertain_difference(results, run):
+    from dataclasses import replace
+
+    uncertain = replace(results, types={**results.types, "certain": False})
+    table = type_table(uncertain)
+    assert {value for row in table.rows for value in row[1:5]} == {None}
+    assert _describe_types(uncertain.types) == "No cell type can be said to carry the difference between labels."

@@ -1,0 +1,139 @@
+"""Held-out scores, baselines and the permutation test of a report."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import groundmetric as gm
+from groundmetric.report import prediction
+from groundmetric.report.collect import collect
+from groundmetric.report.content import make_page
+from groundmetric.report.prediction import Cohort, evaluate, permutation_test
+from groundmetric.report.run import BudgetError, Run, Steps
+
+
+def learned(label="condition", **parameters):
+    cells = gm.datasets.make_cohort(
+        5, 25, 60, n_markers=5, n_programme_genes=10, programme_strength=3.0, random_state=0
+    )
+    if label == "age":
+        ill = (cells.obs["condition"] == "disease").to_numpy()
+        cells.obs["age"] = 20.5 + cells.obs["sample"].cat.codes.to_numpy() + 30 * ill
+    gm.tl.learn(cells, "sample", label, n_members=2, max_epochs=2, genes="all", **parameters)
+    return Run(cells, gm.tl.samples(cells), cells, {})
+
+
+@pytest.fixture(scope="module")
+def run():
+    return learned()
+
+
+def test_the_page_shows_the_held_out_score_of_learning_and_the_test(run):
+    results = collect(run, permutations=19)
+    scores = results.evaluation
+    assert scores.learned["value"] == run.results.scores["balanced_accuracy"]
+    assert len(scores.test["null"]) == 19
+    page = make_page(results)
+    score, p, *_ = page.cards
+    assert score.value == f"{run.results.scores['balanced_accuracy']:.2f}"
+    assert score.lines[1] == f"Best baseline {scores.best_baseline['value']:.2f} ({scores.best_baseline['method']})"
+    assert p.value == f"{scores.test['p']:.2g}"
+    assert p.lines == ["19 permutations of the labels", "smallest attainable: 0.05"]
+    assert f"p = {scores.test['p']:.2g}, 19 permutations" in page.summary["Prediction"]
+
+
+def fake_test(asked):
+    class Counted:
+        def run(self, n_permutations, **options):
+            asked.append(n_permutations)
+            return gm.evaluation.permutation.PermutationTest(
+                -0.1, np.zeros(n_permutations), 0.5, "log_probability", "distributions", 252, 2.0
+            )
+
+    return lambda *arguments, **options: Counted()
+
+
+def test_permutations_fit_the_budget(run, monkeypatch):
+    asked = []
+    monkeypatch.setattr(prediction, "prepare_test", fake_test(asked))
+    found = permutation_test(Cohort(run, None), 99, Steps(budget=100.0))
+    assert asked[0] == prediction.TRIAL
+    assert 40 <= asked[1] <= 50  # at 2 s each
+    assert len(found["test"]["null"]) == asked[1]
+    assert found["notes"][0].startswith(f"{asked[1]} of 99 permutations fit the budget")
+    with pytest.raises(BudgetError, match="99 permutations take about 3 min 18 s"):  # 15 cannot reach p = 0.05
+        permutation_test(Cohort(run, None), 99, Steps(budget=30.0))
+    with pytest.raises(BudgetError, match="no time remained"):
+        permutation_test(Cohort(run, None), 99, Steps(budget=1.0))
+
+
+def test_ordered_labels_are_scored_by_r2_and_tested():
+    run = learned("age", target="ordered")
+    results = collect(run, permutations=19)
+    scores = results.evaluation
+    (row,) = scores.rows
+    assert row["value"] == pytest.approx(run.results.scores["r2"])
+    assert scores.best_baseline is None
+    assert scores.test["score"] == "log_likelihood"
+    assert scores.test["p_values"]["held-out score"] == pytest.approx(
+        (1 + sum(value >= scores.test["statistic"] for value in scores.test["null"])) / 20
+    )
+    assert scores.test["p"] <= 0.1  # half of the ages go with the programme
+    page = make_page(results)
+    assert page.cards[0].title == "Held-out R²"
+    assert {"Correlation", "In top 20", "q", "Cell type"} <= {field.name for field in page.genes.fields}
+
+
+def test_labels_are_permuted_within_the_batches_of_learning(monkeypatch):
+    run = learned(batch_key="batch", method="ensemble")
+    asked = {}
+
+    def recorded(method, D, y, **options):
+        asked.update(options, y=y)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(prediction, "prepare_test", recorded)
+    cohort = Cohort(run, None)
+    with pytest.raises(ValueError, match="enough"):
+        permutation_test(cohort, 19, Steps())
+    assert asked["strata"] == run.samples.obs["batch"].loc[cohort.read.D.names].tolist()
+    assert len(set(asked["strata"])) == 2
+
+
+def test_ordered_labels_are_tested_as_numbers():
+    run = learned("age", target="ordered")
+    cohort = Cohort(run, None)
+    place = dict(zip(run.results.samples, run.results.numbers, strict=True))
+    assert cohort.numbers.tolist() == [place[name] for name in cohort.read.D.names]
+    assert cohort.strata is None
+
+
+def test_baselines_are_those_a_user_would_try(run, monkeypatch):
+    seen = {}
+    original = prediction.compare
+
+    def recorded(methods, D, *arguments, **options):
+        seen.update(dict.fromkeys(methods, int(D.sizes.max())))
+        return original(methods, D, *arguments, **options)
+
+    monkeypatch.setattr(prediction, "compare", recorded)
+    monkeypatch.setattr(prediction, "TRANSPORT_CELLS", 7)
+    scores = evaluate(Cohort(run, None), Steps())
+    assert seen.pop(prediction.EUCLIDEAN) == 7
+    assert set(seen) == set(prediction.QUICK)
+    assert min(seen.values()) > 7
+    assert [row["method"] for row in scores.rows] == ["groundmetric", *prediction.QUICK, prediction.EUCLIDEAN]
+    assert scores.predictions.names == run.results.samples
+    assert scores.test is None
+
+
+def test_with_other_groups_the_ensemble_is_learned_again(run, capsys):
+    cells = run.cells.copy()
+    cells.obs["donor"] = ("D" + (cells.obs["sample"].cat.codes % 5).astype(str)).to_numpy()
+    other = dataclasses.replace(run, cells=cells, source=cells, samples=gm.tl.samples(cells))
+    results = collect(other, group_key="donor", permutations=0, steps=Steps(verbose=1))
+    assert "learning again with undivided groups of donor" in capsys.readouterr().err
+    assert "all samples of one donor in the same fold" in results.evaluation.protocol
+    collect(run, permutations=0, steps=Steps(verbose=1))
+    assert "learning again" not in capsys.readouterr().err
