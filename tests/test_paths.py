@@ -24,7 +24,7 @@ LIMITS = {
     "fit": 13,
     "distances": 8,
     "learn one metric from a file": 18,
-    "learn an ensemble from a file": 29,
+    "learn an ensemble from a file": 27,
     "report": 36,
     "report with baselines and tests": 64,
 }

@@ -19,7 +19,7 @@ from groundmetric import (
 )
 from groundmetric.datasets import make_modes, make_rings
 from groundmetric.learning import Mapped, Nearest
-from groundmetric.metrics.forms import DiagonalMetric, MappedMetric
+from groundmetric.metrics import DiagonalMetric, MappedMetric
 
 D, y = make_modes(6, 1.0, points_per_mode=5, offsets=(1.5, 10.5, 19.5), random_state=0)
 RINGS, CLASSES = make_rings(random_state=0)

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from groundmetric import Distributions, GroundMetric
 from groundmetric._internal.files import write_arrays
-from groundmetric.metrics.forms import DiagonalMetric, MappedMetric
+from groundmetric.metrics import DiagonalMetric, MappedMetric
 
 W = np.array([[2.0, 0.0, -1.0], [0.5, 3.0, 1.0]])
 NAMES = ["größe", "重さ", "µ 'quoted' \"x\""]

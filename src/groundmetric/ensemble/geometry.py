@@ -18,8 +18,8 @@ from sklearn.utils.extmath import randomized_svd
 
 from .._internal.files import Damaged
 from .._internal.validation import keyed_generator
-from ..distances import pairwise_distances
 from ..distributions import Distributions
+from ..transport import pairwise
 
 # Points per distribution in means, standard deviations and quantile functions, which are cheap.
 _MAX_MARGINAL_POINTS = 1000
@@ -287,7 +287,7 @@ class Geometry:
     @cached_property
     def euclidean_distances(self) -> np.ndarray:
         """Euclidean transport distances between the training distributions."""
-        return pairwise_distances(self.description.euclidean)
+        return pairwise(self.description.euclidean).distances
 
     @cached_property
     def quantiles(self) -> np.ndarray:

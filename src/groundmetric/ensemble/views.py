@@ -18,8 +18,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from .._internal.files import Damaged
-from ..distances import pairwise_distances
 from ..distributions import Distributions
+from ..transport import pairwise
 from .geometry import ArrayReader, Description, Geometry, Scaling, StoredDescription, pack_distributions
 from .members import Member
 
@@ -79,7 +79,7 @@ class EuclideanView:
 
     def distances_to(self, description: Description) -> np.ndarray:
         """Return distances from new distributions (rows) to the training distributions, in units of the median."""
-        return pairwise_distances(description.euclidean, self.points) / self.unit
+        return pairwise(description.euclidean, self.points).distances / self.unit
 
     def kernel_to(self, description: Description) -> np.ndarray:
         return np.exp(-self.distances_to(description))
@@ -264,8 +264,8 @@ class TransportView(MemberView):
     ) -> np.ndarray:
         training = _weighted(self.description, member, columns)
         if description is self.description and rows is columns:
-            return pairwise_distances(training)
-        return pairwise_distances(_weighted(description, member, rows), training)
+            return pairwise(training).distances
+        return pairwise(_weighted(description, member, rows), training).distances
 
 
 @dataclass(frozen=True)

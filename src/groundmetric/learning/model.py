@@ -14,8 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ..distributions import Distributions
-from ..metrics.base import Cost, GroundMetric
-from ..metrics.forms import DiagonalMetric
+from ..metrics.base import Cost, DiagonalMetric, GroundMetric
 from ..transport.pairs import PairTransport, pair_transport, project
 from ..transport.problem import Masses
 from .labels import Supervision, Target

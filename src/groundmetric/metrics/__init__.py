@@ -1,7 +1,7 @@
 """Ground metrics: what a step between two points costs."""
 
-from .base import Cost, GroundMetric
-from .forms import DiagonalMetric, MappedMetric
+from .base import Cost, DiagonalMetric, GroundMetric
+from .forms import MappedMetric
 
 __all__ = ["Cost", "DiagonalMetric", "GroundMetric", "MappedMetric"]
 

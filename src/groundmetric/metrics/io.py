@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from .._internal.files import Damaged, check_content, read_header, unpack, write_arrays
-from .base import Cost, EuclideanMetric, GroundMetric
-from .forms import BlendedMetric, DiagonalMetric, MappedMetric
+from .base import Cost, DiagonalMetric, EuclideanMetric, GroundMetric
+from .forms import BlendedMetric, MappedMetric
 
 _FORMAT = "groundmetric.GroundMetric"
 _VERSION = 3  # 2: costs, diagonal and mapped metrics; 3: the checksum is of the version, too
