@@ -6,15 +6,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from groundmetric import pairwise_distances
 from groundmetric.ensemble import KINDS, Classes, Geometry
-from groundmetric.ensemble.members import choose_design, train_members
-from groundmetric.ensemble.views import (
+from groundmetric.ensemble.members import (
     LINEAR,
     EuclideanView,
     LinearView,
     MarginalView,
     TransportView,
+    choose_design,
     median_distance,
     replace_diagonal,
+    train_members,
 )
 from groundmetric.estimators.ensemble import Refinement
 

@@ -7,8 +7,7 @@ from scipy import sparse
 
 from groundmetric import Distributions, pairwise_distances
 from groundmetric._internal.parallel import Threads
-from groundmetric.learning.model import DiagonalModel, LinearModel
-from groundmetric.learning.objective import Adam, Objective
+from groundmetric.learning.objective import Adam, DiagonalModel, LinearModel, Objective
 from groundmetric.learning.triplets import random_triplets
 from groundmetric.metrics.base import Cost
 

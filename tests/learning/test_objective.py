@@ -9,8 +9,7 @@ from groundmetric import Distributions, GroundMetric, pairwise_distances
 from groundmetric._internal.parallel import Threads
 from groundmetric.learning import Frobenius, GroupLasso, Lasso, Nuclear, SquaredFrobenius
 from groundmetric.learning.labels import OrderedTarget
-from groundmetric.learning.model import LinearModel
-from groundmetric.learning.objective import Adam, Objective
+from groundmetric.learning.objective import Adam, LinearModel, Objective
 from groundmetric.learning.triplets import random_triplets
 
 N_FEATURES = 6

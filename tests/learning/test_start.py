@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
 from groundmetric.learning.labels import ClassTarget, DistanceTarget, OrderedTarget, Supervision
-from groundmetric.learning.model import discriminants, discriminating_start
+from groundmetric.learning.objective import discriminants, discriminating_start
 
 N, POINTS, FEATURES = 30, 20, 6
 LABEL = np.arange(N) % 3

@@ -7,8 +7,7 @@ from numpy.testing import assert_allclose
 
 from groundmetric import Distributions
 from groundmetric._internal.parallel import Threads
-from groundmetric.learning.model import LinearModel
-from groundmetric.learning.objective import Objective
+from groundmetric.learning.objective import LinearModel, Objective
 from groundmetric.learning.triplets import random_triplets
 
 LABELS, FEATURES = np.array([0, 1, 0, 1, 2, 2]), 3

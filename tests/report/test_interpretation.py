@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import groundmetric as gm
-from groundmetric.ensemble.views import TransportView
+from groundmetric.ensemble.members import TransportView
 from groundmetric.report.collect import collect
 from groundmetric.report.content import _describe_types, gene_table, make_page, type_table
 from groundmetric.report.interpretation import (

@@ -2,9 +2,8 @@
 
 from .fit import FittedEnsemble, Predicted, Predictor, Settings
 from .geometry import Description, Geometry, Scaling
-from .members import KINDS, Member
+from .members import EUCLIDEAN, KINDS, Member
 from .stacking import Classes, Numbers, Survival, Target
-from .views import EUCLIDEAN
 
 __all__ = [
     "EUCLIDEAN",

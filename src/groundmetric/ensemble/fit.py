@@ -20,20 +20,25 @@ from .._internal.parallel import progress_bar
 from ..distributions import Distributions
 from ..metrics.base import GroundMetric
 from .geometry import ArrayReader, Description, Geometry, Scaling, StoredDescription
-from .members import Design, Member, Refine, choose_design, fallback_design, train_members
-from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held_out, unpack_target
-from .views import (
+from .members import (
     EUCLIDEAN,
     LINEAR,
     MARGINAL,
+    Design,
     EuclideanView,
     LinearView,
     MarginalView,
+    Member,
     MemberView,
+    Refine,
     TransportView,
     View,
+    choose_design,
+    fallback_design,
+    train_members,
     unpack_view,
 )
+from .stacking import HeldOut, KernelModel, Stack, Target, combine, predict_held_out, unpack_target
 
 FORMAT, VERSION = "groundmetric.Predictor", 2
 

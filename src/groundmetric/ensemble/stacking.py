@@ -22,7 +22,7 @@ from ..learning.survival import SurvivalTimes, expected_percentiles
 from .geometry import ArrayReader, centre_within
 
 if TYPE_CHECKING:
-    from .views import View
+    from .members import View
 
 # Probabilities below this count as this much in scores, so that a single surprise does not decide.
 _FLOOR = 1e-3

@@ -32,7 +32,7 @@ from ..learning.labels import (
     resolve_target,
     supervision,
 )
-from ..learning.model import DiagonalModel, LinearModel, Model
+from ..learning.objective import DiagonalModel, LinearModel, Model
 from ..learning.penalties import Penalty, has_vanished
 from ..learning.training import (
     Checkpoint,

@@ -32,7 +32,7 @@ from .._internal.types import DistributionsLike, Estimator, LabelsLike, RandomSt
 from .._internal.validation import ParameterError, check_labels, check_number, group_list, keyed_uniform
 from ..distributions import as_distributions
 from ..ensemble import Classes, Geometry, Survival
-from ..ensemble.views import EuclideanView, replace_diagonal
+from ..ensemble.members import EuclideanView, replace_diagonal
 from ..estimators.ensemble import GroundMetricEnsemble, fit_cohort
 from ..estimators.predictor import EnsemblePredictor
 from ..learning.splits import RestrictedPermutations, check_splits, restricted_permutations

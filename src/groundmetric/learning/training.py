@@ -18,8 +18,17 @@ from ..transport.problem import Masses
 from ..transport.solvers.exact import Exact
 from .checkpoint import Saving, State, named, random_state, restorable, set_random_state, under
 from .labels import Classes, Distances, Ordered, Supervision
-from .model import Model, discriminating_start, random_start
-from .objective import Adam, Evaluation, Objective, grouped, mini_batches, nearest_candidates
+from .objective import (
+    Adam,
+    Evaluation,
+    Model,
+    Objective,
+    discriminating_start,
+    grouped,
+    mini_batches,
+    nearest_candidates,
+    random_start,
+)
 from .penalties import Penalty, ProximalPenalty, StrataVariance, has_vanished, resolve_penalty
 from .triplets import Triplets, nearest_triplets, random_triplets
 

@@ -13,8 +13,7 @@ from sklearn.utils import check_random_state
 from .._internal.parallel import Threads
 from ..distributions import Distributions
 from ..estimators.learner import GroundMetricLearner
-from ..learning.model import EmbeddedPairs, Model
-from ..learning.objective import GroundPairs
+from ..learning.objective import EmbeddedPairs, GroundPairs, Model
 from ..learning.training import Settings, resolve_form
 from ..metrics.base import Cost
 from ..transport import solve

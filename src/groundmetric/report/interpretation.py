@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 from .._anndata.annotations import samples_of
 from .._anndata.store import N_TOP
 from ..distributions import Distributions
-from ..ensemble.views import TransportView
+from ..ensemble.members import TransportView
 from ..interpret import feature_significance, over_representation, read_gmt, stability
 from ..interpret.axes import canonical_axes
 from ..interpret.flows import Bag, partners
