@@ -505,7 +505,7 @@ class DiagonalMetric(GroundMetric):
         if not (np.isfinite(weights) & (weights >= 0.0)).all():
             raise ValueError("weights must be finite numbers that are not negative")
         self.weights = weights
-        # Without any weight all distances are 0; one component is kept, so that there is a space to be in.
+        # If all weights are 0, one component is kept, so that projections have at least one column.
         self._used = np.flatnonzero(weights) if weights.any() else np.array([0])
         self._describe(features, variances, cost)
 

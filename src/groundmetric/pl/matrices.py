@@ -180,7 +180,7 @@ def _draw_distances(
                 shown = [style.short(names[row], 20) for row in rows]
                 ax.set_yticks(np.arange(len(rows)), shown, fontsize=size, parse_math=False)
                 ax.tick_params("y", length=0, pad=pad)
-        # Relative to the style.axes, so that the bar stays beside the matrix, which is always a square.
+        # In coordinates of the axes, so that the bar stays beside the matrix, which is always a square.
         style.add_colorbar(ax, image, title, ax.inset_axes((1.0 + _BAR / side, 0.05, 0.1 / side, 0.9)))
         if groups:
             entries = {f"{style.short(name, 16)}:": style.boxes(classes) for name, classes in groups.items()}

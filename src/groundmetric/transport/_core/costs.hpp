@@ -97,7 +97,7 @@ double low_cost(const P& prices, double offset) {
 ///
 /// Steps of 1/16383 of the largest cost are too coarse when a few points are far away from the others: then most arcs
 /// look alike and are priced exactly again and again. The more arcs there are, the closer their reduced costs lie: int16
-/// is 1.4 to 2 times as fast as float32 at 3000 x 3000 and 4000 x 4000 points; larger problems were not measured. Small
+/// is 1.3 to 2 times as fast as float32 at 3000 x 3000 and 4000 x 4000 points; larger problems were not measured. Small
 /// problems do not repay the conversion.
 template <Prices P>
 bool suits_int16(const P& prices) {
